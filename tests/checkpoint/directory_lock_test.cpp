@@ -34,7 +34,7 @@ void set_age(const std::filesystem::path& path, int age) {
   EXPECT_EQ(::utimensat(AT_FDCWD, path.c_str(), times, 0), 0);
 }
 
-/// A lock's file as another owner left it, `age` seconds ago by its clock.
+/// Writes a lock file of another owner that is `age` seconds old by that owner's clock.
 std::filesystem::path leave(const TemporaryFolder& folder, const std::string& host, int process, int age) {
   const auto path = folder.write("run.lock", "{\"host\": \"" + host + "\", \"process\": " + std::to_string(process) +
                                                  ", \"since\": \"then\", \"start_ticks\": 1}\n");
@@ -46,7 +46,7 @@ Warn warn_to(std::vector<std::string>& texts) {
   return [&](const std::string& text) { texts.push_back(text); };
 }
 
-TEST(DirectoryLock, ASecondOneIsRefusedByTheNameOfTheFirst) {
+TEST(DirectoryLock, ASecondLockIsRefusedAndReportsTheOwner) {
   const TemporaryFolder folder;
   {
     const DirectoryLock first(folder.path());
@@ -57,7 +57,7 @@ TEST(DirectoryLock, ASecondOneIsRefusedByTheNameOfTheFirst) {
   EXPECT_NO_THROW(DirectoryLock(folder.path()));
 }
 
-TEST(DirectoryLock, OneOfAKilledProcessIsTakenOverWithAWarning) {
+TEST(DirectoryLock, TheLockOfAKilledProcessIsTakenOverWithAWarning) {
   const TemporaryFolder folder;
   const pid_t child = ::fork();
   if (child == 0) {
@@ -74,7 +74,7 @@ TEST(DirectoryLock, OneOfAKilledProcessIsTakenOverWithAWarning) {
 
 constexpr LockTimes soon{.renewed_every = milliseconds(20), .watched_for = milliseconds(200)};
 
-TEST(DirectoryLock, OneOfAnotherHostIsHeldIfItIsRenewedWhateverItsClockSays) {
+TEST(DirectoryLock, ARenewedLockOfAnotherHostIsRespectedDespiteClockSkew) {
   for (const int age : {-3600, 0, 60, 3600}) {
     const TemporaryFolder folder;
     const std::filesystem::path path = leave(folder, "elsewhere", 1, age);
@@ -82,7 +82,7 @@ TEST(DirectoryLock, OneOfAnotherHostIsHeldIfItIsRenewedWhateverItsClockSays) {
     std::jthread owner([&](const std::stop_token& stop) {
       for (int renewal = 1; !stop.stop_requested(); ++renewal) {
         std::this_thread::sleep_for(soon.renewed_every);
-        set_age(path, age + renewal);  // backwards, as a clock that is put right may go
+        set_age(path, age + renewal);  // backwards, as a corrected clock may go
       }
     });
     EXPECT_INPUT_ERROR(DirectoryLock(folder.path(), warn_to(warnings), soon),
@@ -92,7 +92,7 @@ TEST(DirectoryLock, OneOfAnotherHostIsHeldIfItIsRenewedWhateverItsClockSays) {
   }
 }
 
-TEST(DirectoryLock, OneOfAnotherHostIsTakenOverIfItStaysAsItIsWhateverItsClockSays) {
+TEST(DirectoryLock, AStaleLockOfAnotherHostIsTakenOverDespiteClockSkew) {
   for (const int age : {-3600, 0, 60, 3600}) {
     const TemporaryFolder folder;
     const std::filesystem::path path = leave(folder, "elsewhere", 1, age);
@@ -105,7 +105,7 @@ TEST(DirectoryLock, OneOfAnotherHostIsTakenOverIfItStaysAsItIsWhateverItsClockSa
   }
 }
 
-TEST(DirectoryLock, OneThatItsOwnerRemovesMeanwhileIsFree) {
+TEST(DirectoryLock, ALockThatItsOwnerRemovesWhileWeWaitIsFree) {
   const TemporaryFolder folder;
   const std::filesystem::path path = leave(folder, "elsewhere", 1, 0);
   std::vector<std::string> warnings;
@@ -117,7 +117,7 @@ TEST(DirectoryLock, OneThatItsOwnerRemovesMeanwhileIsFree) {
   EXPECT_EQ(warnings.size(), 1u);
 }
 
-TEST(DirectoryLock, AHostOfTheSameNameIsAnotherHost) {
+TEST(DirectoryLock, AHostOfTheSameNameIsTreatedAsAnotherHost) {
   const TemporaryFolder folder;
   folder.write("run.lock",
                "{\"host\": \"" + this_host + "\", \"process\": 1, \"since\": \"then\", \"processes\": \"x\"}");
@@ -126,7 +126,7 @@ TEST(DirectoryLock, AHostOfTheSameNameIsAnotherHost) {
   EXPECT_EQ(warnings.size(), 2u) << "it was not watched";
 }
 
-TEST(DirectoryLock, OneOfAnotherContainerOfThisKernelIsItsLocksAlone) {
+TEST(DirectoryLock, ALockOfAnotherContainerOnThisKernelIsWatchedFirst) {
   const TemporaryFolder folder;
   std::string boot = test::content_of("/proc/sys/kernel/random/boot_id");
   boot.pop_back();
@@ -137,7 +137,7 @@ TEST(DirectoryLock, OneOfAnotherContainerOfThisKernelIsItsLocksAlone) {
   EXPECT_EQ(warnings.size(), 1u) << "it was watched";
 }
 
-TEST(DirectoryLock, ItsOwnerSeesThatItWasTakenOver) {
+TEST(DirectoryLock, TheOwnerNoticesThatItsLockWasTakenOver) {
   const TemporaryFolder folder;
   {
     const DirectoryLock lock(folder.path());
@@ -148,7 +148,7 @@ TEST(DirectoryLock, ItsOwnerSeesThatItWasTakenOver) {
   EXPECT_TRUE(std::filesystem::exists(folder.path() / "run.lock")) << "which is another's";
 }
 
-TEST(RequireLockSeen, KnowsTheFolderByTheLockInIt) {
+TEST(RequireLockSeen, RefusesAFolderThatDoesNotContainOurLock) {
   const TemporaryFolder folder, other;
   const DirectoryLock lock(folder.path());
   EXPECT_NO_THROW(require_lock_seen(folder.path(), lock.text()));
@@ -160,7 +160,7 @@ TEST(RequireLockSeen, KnowsTheFolderByTheLockInIt) {
   EXPECT_INPUT_ERROR(seen_in_other(), "run.lock: is of another run");
 }
 
-TEST(RequireLockSeen, WaitsForAFileThatIsShownLate) {
+TEST(RequireLockSeen, WaitsForALockFileThatAppearsLate) {
   const TemporaryFolder folder, other;
   const DirectoryLock lock(folder.path());
   std::jthread server([&] {
@@ -170,7 +170,7 @@ TEST(RequireLockSeen, WaitsForAFileThatIsShownLate) {
   EXPECT_NO_THROW(require_lock_seen(other.path(), lock.text()));
 }
 
-TEST(DirectoryLock, WhatIsNoLockIsNobodys) {
+TEST(DirectoryLock, AnInvalidLockFileIsIgnored) {
   const TemporaryFolder folder;
   for (const char* text : {"", "nonsense", "{}", "[1]", "{\"host\": 1, \"process\": \"x\"}"}) {
     folder.write("run.lock", text);
@@ -178,7 +178,7 @@ TEST(DirectoryLock, WhatIsNoLockIsNobodys) {
   }
 }
 
-TEST(DirectoryLock, FoldersThatItMadeAndThatStayEmptyGoWithIt) {
+TEST(DirectoryLock, ReleaseRemovesFoldersThatItCreatedIfTheyAreEmpty) {
   const TemporaryFolder folder;
   { const DirectoryLock lock(folder.path() / "a" / "b"); }
   EXPECT_TRUE(std::filesystem::is_empty(folder.path()));

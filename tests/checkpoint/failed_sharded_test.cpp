@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checkpoints that fail: the same sentence on all ranks, after which the ranks still train.
+// Failed checkpoints: all ranks throw the same error message and can continue to train.
 #include <tessera/fsdp/checkpoint/sharded.hpp>
 
 #include <gtest/gtest.h>
@@ -29,16 +29,16 @@ const RunTimeAny by_fsdp2{.strategy = FullyShard<>{}}, by_zero3{.strategy = Zero
 
 void train(Network& sharded, int steps = 1) { net::steps(sharded, {.uses = {0, 1, 2}}, steps); }
 
-/// What each rank is told by call(rank), which throws E on all of them.
+/// Expects that call(rank) throws E on every rank, with the same message, which contains `words`.
 template <class E, class Call>
 void expect_same(Comm& communicator, const Call& call, const std::string& words) {
   const std::string said = error_of<E>([&] { call(communicator.rank()); });
   EXPECT_NE(said.find(words), std::string::npos) << "rank " << communicator.rank() << ": " << said;
-  const Texts all = comm::gather_texts(communicator, said, "what was said");  // the communicator is sound
+  const Texts all = comm::gather_texts(communicator, said, "what was said");  // the communicator still works
   for (const std::string& text : all) EXPECT_EQ(text, all[0]);
 }
 
-/// A checkpoint of a network of so many units after a number of steps.
+/// Writes a checkpoint of a network of `units` units after `steps` steps and returns its path.
 std::filesystem::path saved(const std::filesystem::path& folder, int units = 3, int steps = 1) {
   std::filesystem::path path;
   on_ranks(2, [&](Comm& communicator) {
@@ -60,7 +60,7 @@ void damage(const std::filesystem::path& path) {
   std::ofstream(path, std::ios::binary) << content;
 }
 
-TEST(FailedSave, IsTheSameOnAllRanksAndTrainingGoesOn) {
+TEST(FailedSave, ThrowsTheSameErrorOnAllRanksAndTrainingContinues) {
   for (const int ranks : {2, 3}) {
     SCOPED_TRACE(message(ranks, " ranks"));
     const TemporaryFolder folder;
@@ -81,7 +81,7 @@ TEST(FailedSave, IsTheSameOnAllRanksAndTrainingGoesOn) {
       refused(folder.path() / "new", {{"state", "\xff\xfe"}}, "own value \"state\" is not UTF-8");
       refused(folder.path() / "new", {{"\xff", "state"}}, "own value \"\\xff\" is not UTF-8");
       EXPECT_FALSE(std::filesystem::exists(folder.path() / "new"));  // refused before anything is written
-      expect_same<InputError>(  // ranks that see different folders: the others fail, and not rank 0
+      expect_same<InputError>(  // ranks that see different folders: all but rank 0 fail
           communicator, [&](int rank) { checkpoint::save(sharded, folder.path() / (rank == 0 ? "zero" : "others")); },
           "do all ranks see the same directory?");
       train(sharded);
@@ -91,7 +91,7 @@ TEST(FailedSave, IsTheSameOnAllRanksAndTrainingGoesOn) {
   }
 }
 
-TEST(FailedSave, OfNamesThatCannotBeReadBackWritesNothing) {
+TEST(FailedSave, WritesNothingIfNamesCannotBeReadBack) {
   const TemporaryFolder folder;
   for (const std::string& name : {std::string("a\nb"), std::string(520, 'n'), std::string(510, 'n')})
     on_ranks(2, [&](Comm& communicator) {
@@ -105,7 +105,7 @@ TEST(FailedSave, OfNamesThatCannotBeReadBackWritesNothing) {
   EXPECT_FALSE(std::filesystem::exists(folder.path() / "new"));
 }
 
-TEST(FailedSave, OfWeightsWithoutValuesIsALogicErrorOnAllRanks) {
+TEST(FailedSave, IsALogicErrorOnAllRanksIfWeightsHaveNoValues) {
   const TemporaryFolder folder;
   on_ranks(2, [&](Comm& communicator) {
     Network sharded(communicator, net::units(3), by_fsdp2);
@@ -117,7 +117,7 @@ TEST(FailedSave, OfWeightsWithoutValuesIsALogicErrorOnAllRanks) {
   });
 }
 
-TEST(FailedLoad, LeavesTheWeightsAsTheyWere) {
+TEST(FailedLoad, LeavesTheWeightsUnchanged) {
   const TemporaryFolder folder;
   const std::filesystem::path path = folder.path() / "weights.safetensors";
   const std::vector<checkpoint::NamedShape> tensors = {{"unit0.b", {5}}, {"unit0.w", {5, 5}}};
@@ -132,7 +132,7 @@ TEST(FailedLoad, LeavesTheWeightsAsTheyWere) {
     const auto load = [&](int) { checkpoint::load(sharded, path); };
     const net::Loop run{.uses = {0}};
     expect_same<InputError>(communicator, load, "unit0.w[24] is nan");
-    EXPECT_THROW(net::steps(sharded, run, 1), LogicError);  // still without values
+    EXPECT_THROW(net::steps(sharded, run, 1), LogicError);  // the weights still have no values
     sharded.initialize(1);
     const auto before = net::weights(sharded);
     expect_same<InputError>(communicator, load, "unit0.w[24] is nan");
@@ -141,7 +141,7 @@ TEST(FailedLoad, LeavesTheWeightsAsTheyWere) {
   });
 }
 
-TEST(FailedRestore, LeavesEverythingAsItWas) {
+TEST(FailedRestore, LeavesWeightsStatesAndCountersUnchanged) {
   const TemporaryFolder folder;
   const std::filesystem::path step = saved(folder.path());
   damage(step / "optimizer.safetensors");
@@ -151,7 +151,7 @@ TEST(FailedRestore, LeavesEverythingAsItWas) {
           communicator, [&](int) { checkpoint::restore(sharded, step); }, "optimizer.safetensors: bytes ");
     };
     Network one(communicator, net::units(3), by_zero3), other(communicator, net::units(3), by_zero3);
-    damaged(one);  // has no values yet
+    damaged(one);  // its weights have no values yet
     EXPECT_THROW(train(one), LogicError);
     for (Network* const sharded : {&one, &other}) sharded->initialize(2);
     train(one);
@@ -163,10 +163,10 @@ TEST(FailedRestore, LeavesEverythingAsItWas) {
   });
 }
 
-TEST(FailedRestore, OfOneRanksShardLeavesTheStatisticsOfAll) {
+TEST(FailedRestore, ADamagedShardOfOneRankLeavesAllStatisticsUnchanged) {
   const TemporaryFolder folder;
   on_ranks(2, [&](Comm& communicator) {
-    const std::vector<Unit> units = {{"large", {{"large.w", {65536}}}}};  // each rank reads chunks of its own
+    const std::vector<Unit> units = {{"large", {{"large.w", {65536}}}}};  // each rank reads different chunks
     const Network::Settings settings{.statistics = {{.name = "seen", .shape = {3}, .initial = Initial::ones}}};
     std::filesystem::path step;
     {
@@ -175,16 +175,16 @@ TEST(FailedRestore, OfOneRanksShardLeavesTheStatisticsOfAll) {
       std::fill_n(sharded.statistic("seen").data(), 3, 2.0f);
       step = checkpoint::save(sharded, folder.path());
     }
-    if (communicator.rank() == 0) damage(step / "optimizer.safetensors");  // of rank 1's shard
+    if (communicator.rank() == 0) damage(step / "optimizer.safetensors");  // damages the shard of rank 1
     comm::barrier(communicator);
-    Network sharded(communicator, units, by_fsdp2, settings);  // its weights have no values, its statistic has
+    Network sharded(communicator, units, by_fsdp2, settings);  // its weights have no values, but its statistic has
     expect_same<InputError>(
         communicator, [&](int) { checkpoint::restore(sharded, step); }, "optimizer.safetensors: bytes ");
     for (const int i : {0, 1, 2}) EXPECT_EQ(sharded.statistic("seen")[i], 1.0f) << "rank " << communicator.rank();
   });
 }
 
-TEST(FailedRestore, OfOtherOrdersLeavesTheWeights) {
+TEST(FailedRestore, DifferentOrdersLeaveTheWeightsUnchanged) {
   const TemporaryFolder folder;
   saved(folder.path());
   on_ranks(2, [&](Comm& communicator) {
@@ -199,7 +199,7 @@ TEST(FailedRestore, OfOtherOrdersLeavesTheWeights) {
   });
 }
 
-TEST(FailedRestore, NamesTheFirstDifferenceOfAnotherModelsStep) {
+TEST(FailedRestore, ReportsTheFirstDifferenceFromAnotherModel) {
   const TemporaryFolder folder;
   saved(folder.path(), 3, 1);
   const std::filesystem::path other = saved(folder.path(), 2, 2);
@@ -213,7 +213,7 @@ TEST(FailedRestore, NamesTheFirstDifferenceOfAnotherModelsStep) {
     expect_same<InputError>(communicator, restore, said);
     EXPECT_TRUE(warnings.empty());
   });
-  std::filesystem::resize_file(other / "model.safetensors", 100);  // an incomplete one is skipped
+  std::filesystem::resize_file(other / "model.safetensors", 100);  // an incomplete checkpoint is skipped
   on_ranks(2, [&](Comm& communicator) {
     Network sharded(communicator, net::units(3), by_fsdp2);
     Texts warnings;

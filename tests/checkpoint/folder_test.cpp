@@ -54,7 +54,7 @@ TEST(Checkpoint, BytesDoNotDependOnTheNumberOfRanks) {
   }
 }
 
-TEST(Checkpoint, ReadsBackEveryBitAndThePosition) {
+TEST(Checkpoint, RestoresBitIdenticalValuesAndTheDataPosition) {
   const TemporaryFolder folder;
   save_alone(folder.path(), 7);
   EXPECT_EQ(names_in(folder.path()), (std::vector<std::string>{"latest", "step-00000007"}));
@@ -78,7 +78,7 @@ TEST(Checkpoint, ReadsBackEveryBitAndThePosition) {
   EXPECT_NO_THROW(open_model<test::ListedLlama>(folder.path() / "step-00000007"));
 }
 
-TEST(Checkpoint, ANewerOneBecomesTheLatestAndTheSameStepIsReplaced) {
+TEST(Checkpoint, ANewerStepBecomesLatestAndTheSameStepIsReplaced) {
   const TemporaryFolder folder;
   save_alone(folder.path(), 7);
   save_alone(folder.path(), 9);
@@ -90,7 +90,7 @@ TEST(Checkpoint, ANewerOneBecomesTheLatestAndTheSameStepIsReplaced) {
   EXPECT_EQ(names_in(folder.path()), (std::vector<std::string>{"latest", "step-00000007", "step-00000009"}));
 }
 
-TEST(Checkpoint, AnIncompleteOneIsSkippedWithAWarning) {
+TEST(Checkpoint, AnIncompleteCheckpointIsSkippedWithAWarning) {
   const TemporaryFolder folder;
   save_alone(folder.path(), 7);
   save_alone(folder.path(), 9);
@@ -110,7 +110,7 @@ TEST(Checkpoint, AnIncompleteOneIsSkippedWithAWarning) {
   EXPECT_INPUT_ERROR(Checkpoint::open(folder.path() / "step-00000011", read), "trainer.json: no such file");
 }
 
-TEST(Checkpoint, TheNewestIsTakenWhateverLatestSays) {
+TEST(Checkpoint, TheNewestStepIsUsedEvenIfTheLatestFileDisagrees) {
   const TemporaryFolder folder;
   save_alone(folder.path(), 7);
   save_alone(folder.path(), 9);
@@ -134,13 +134,13 @@ TEST(Checkpoint, TheNewestIsTakenWhateverLatestSays) {
   EXPECT_NE(warnings.at(0).find("at most 256 are read"), std::string::npos) << warnings[0];
 }
 
-TEST(Checkpoint, AFileThatTheSystemRefusesDoesNotMakeItFallBack) {
+TEST(Checkpoint, AnUnreadableFileIsAnErrorAndNoOlderStepIsUsed) {
   const TemporaryFolder folder;
   save_alone(folder.path(), 7);
   save_alone(folder.path(), 9);
   const std::filesystem::path trainer = folder.path() / "step-00000009" / "trainer.json";
   std::filesystem::remove(trainer);
-  std::filesystem::create_symlink("trainer.json", trainer);  // ELOOP, for root too
+  std::filesystem::create_symlink("trainer.json", trainer);  // fails with ELOOP, even for root
   EXPECT_INPUT_ERROR(Checkpoint::open(folder.path(), read), "trainer.json: cannot be opened: Too many levels");
   EXPECT_INPUT_ERROR(find_latest(folder.path(), read), "trainer.json: cannot be opened: Too many levels");
 }
@@ -153,7 +153,7 @@ TEST(Checkpoint, NothingToResumeFromIsAnInputError) {
   EXPECT_INPUT_ERROR(Checkpoint::open(folder.path() / "absent", read), "no such checkpoint");
 }
 
-TEST(Checkpoint, AnotherModelIsNamedByItsFirstDifference) {
+TEST(Checkpoint, ReportsTheFirstDifferenceFromAnotherModel) {
   const TemporaryFolder folder;
   save_alone(folder.path(), 7);
   const Checkpoint checkpoint = Checkpoint::open(folder.path(), read);
@@ -173,7 +173,7 @@ TEST(Checkpoint, AnotherModelIsNamedByItsFirstDifference) {
   has(said([](LlamaConfig& c) { c.rope_theta = 2; }), "rope_theta");
 }
 
-TEST(Checkpoint, AnotherOptimizerIsRefusedByName) {
+TEST(Checkpoint, RefusesAnotherOptimizerByName) {
   const TemporaryFolder folder;
   save_alone(folder.path(), 7);
   const Checkpoint checkpoint = Checkpoint::open(folder.path(), read);
@@ -184,13 +184,13 @@ TEST(Checkpoint, AnotherOptimizerIsRefusedByName) {
                      "has no state \"third\"");
 }
 
-/// A trainer.json as it was before checkpoints had a manifest.
+/// Converts to a trainer.json of version 1, from before checkpoints had a manifest.
 std::string of_version_1(std::string trainer) {
   const std::string version = "\"format_version\": 2";
   return trainer.replace(trainer.find(version), version.size(), "\"format_version\": 1");
 }
 
-TEST(Checkpoint, AFrozenParameterHasNoStatesAndIsTrainedFromZeros) {
+TEST(Checkpoint, AParameterThatWasFrozenStartsWithZeroOptimizerStates) {
   const TemporaryFolder folder;
   const Listing listing{.parameters = {{"a", {2}}, {"b", {3}}}, .config = "{}\n"};
   Save save(folder.path(), 1, 1, listing, {.of = {{"a", {}}, {"b", adamw_states}}, .frozen = {"a"}});
@@ -213,7 +213,7 @@ TEST(Checkpoint, AFrozenParameterHasNoStatesAndIsTrainedFromZeros) {
   EXPECT_EQ(values, (std::array<float, 3>{4, 5, 8}));
 }
 
-TEST(Checkpoint, OneFromBeforeOptimizersHadNamesIsAdamWs) {
+TEST(Checkpoint, AnOldCheckpointWithoutAnOptimizerNameIsReadAsAdamW) {
   const TemporaryFolder folder;
   save_alone(folder.path(), 7);
   const std::filesystem::path file = folder.path() / "step-00000007" / "trainer.json";
@@ -225,7 +225,7 @@ TEST(Checkpoint, OneFromBeforeOptimizersHadNamesIsAdamWs) {
   EXPECT_NO_THROW(Checkpoint::open(folder.path(), read).check_same_optimizer(states_for(small_model)));
 }
 
-TEST(Checkpoint, TrainerJsonHoldsTheFieldsOfTheStateInTheirOrder) {
+TEST(Checkpoint, TrainerJsonContainsTheStateFieldsInOrder) {
   const TemporaryFolder folder;
   Save checkpoint(folder.path(), 7, 1, test::listing_of(small_model), states_for(small_model));
   checkpoint::TrainerState state = some_state;
@@ -305,7 +305,7 @@ TEST(Checkpoint, TrainerJsonIsReadStrictly) {
   EXPECT_INPUT_ERROR(Checkpoint::open(step, read), "not valid JSON");
 }
 
-TEST(Save, WithoutCommitNothingRemains) {
+TEST(Save, WithoutACommitNoFilesRemain) {
   const TemporaryFolder folder;
   {
     Save checkpoint(folder.path(), 7, 1, test::listing_of(small_model), states_for(small_model));
@@ -332,7 +332,7 @@ TEST(Save, IfOneRankFailsEveryRankThrowsAndTheOlderCheckpointStays) {
   const auto write = [](Save& to, int rank) { write_share(to, rank, 2); };
   TrainerState too_large = some_state;
   too_large.run["large"] = std::string(70'000, 'x');
-  fails(too_large, write, "rank 0: checkpoint: the run's own values take");  // before anything is written, on rank 0
+  fails(too_large, write, "rank 0: checkpoint: the run's own values take");  // before anything is written
   const auto refuse = [&](Save& to, int rank) {
     write(to, rank);
     require<InputError>(rank == 0, "its own reason");
@@ -342,7 +342,7 @@ TEST(Save, IfOneRankFailsEveryRankThrowsAndTheOlderCheckpointStays) {
     write(to, rank);
     if (rank == 0) folder.write("step-00000007.tmp-1/trainer.json", "in the way");
   };
-  fails(some_state, obstruct, "trainer.json: cannot be created");  // where rank 0 commits
+  fails(some_state, obstruct, "trainer.json: cannot be created");  // fails when rank 0 commits
   Save checkpoint(folder.path(), 8, 1, test::listing_of(small_model), states_for(small_model));
   comm::Self<> alone;
   const auto fail = [](Save&) { throw InputError("this rank's own reason"); };
@@ -350,7 +350,7 @@ TEST(Save, IfOneRankFailsEveryRankThrowsAndTheOlderCheckpointStays) {
   EXPECT_FALSE(std::filesystem::exists(folder.path() / "step-00000008"));
 }
 
-TEST(Save, ALeftoverOfAKilledRunIsReplaced) {
+TEST(Save, LeftoversOfAKilledRunAreReplaced) {
   const TemporaryFolder folder;
   folder.write("step-00000007.tmp-1/model.safetensors", "half");
   save_alone(folder.path(), 7);
@@ -358,10 +358,10 @@ TEST(Save, ALeftoverOfAKilledRunIsReplaced) {
   EXPECT_FALSE(std::filesystem::exists(folder.path() / "step-00000007.tmp-1"));
 }
 
-TEST(Save, AReplacementThatWasCutShortLosesNothing) {
+TEST(Save, AnInterruptedReplacementLosesNoCheckpoint) {
   const TemporaryFolder folder;
   save_alone(folder.path(), 7);
-  // A file system that cannot exchange: killed between the two renames.
+  // On a file system without an atomic exchange, the process was killed between the two renames.
   std::filesystem::rename(folder.path() / "step-00000007", folder.path() / "step-00000007.replaced");
   folder.write("step-00000007.tmp-1/model.safetensors", "whole");
   EXPECT_EQ(find_latest(folder.path(), read), folder.path() / "step-00000007.replaced");
@@ -373,7 +373,7 @@ TEST(Save, AReplacementThatWasCutShortLosesNothing) {
   EXPECT_EQ(Checkpoint::open(folder.path(), read).state().step, 7);
 }
 
-TEST(Save, OlderOnesAreRemovedButNeitherNewerOnesNorThatWhichIsSpared) {
+TEST(Save, RemovesOlderCheckpointsButNotNewerOrProtectedOnes) {
   const TemporaryFolder folder;
   for (const std::int64_t step : {1, 2, 3, 4, 9}) save_alone(folder.path(), step);
   remove_older(folder.path(), 4, 2, std::array{std::filesystem::path(), folder.path() / "step-00000001"});
@@ -383,7 +383,7 @@ TEST(Save, OlderOnesAreRemovedButNeitherNewerOnesNorThatWhichIsSpared) {
   EXPECT_EQ(names_in(folder.path()), (std::vector<std::string>{"latest", "step-00000009"}));
 }
 
-TEST(RequireRoom, NamesWhatIsNeededAndWhatIsLeft) {
+TEST(RequireRoom, ReportsRequiredAndAvailableDiskSpace) {
   const TemporaryFolder folder;
   std::vector<std::string> warnings;
   const auto warn = [&](const std::string& text) { warnings.push_back(text); };
@@ -417,7 +417,7 @@ TEST(Save, AFullDiskLeavesNothingBehind) {
   EXPECT_INPUT_ERROR(save_alone(folder.path() / "file", 7), "cannot be created");
 }
 
-TEST(FolderIdentity, IsALineForEachFileOfAModelByName) {
+TEST(FolderIdentity, ListsSizeAndDigestOfEachModelFileSortedByName) {
   const TemporaryFolder folder;
   folder.write("model.safetensors", "weights");
   folder.write("config.json", "{}");

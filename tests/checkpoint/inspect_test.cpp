@@ -14,7 +14,7 @@ namespace {
 using test::save_alone;
 using test::TemporaryFolder;
 
-TEST(StepsIn, AreTheNewestFirstAndNothingElse) {
+TEST(StepsIn, ReturnsCheckpointFoldersNewestFirst) {
   const TemporaryFolder folder;
   save_alone(folder.path(), 7);
   save_alone(folder.path(), 12);
@@ -25,7 +25,7 @@ TEST(StepsIn, AreTheNewestFirstAndNothingElse) {
   EXPECT_INPUT_ERROR(steps_in(folder.path() / "nowhere"), "nowhere: cannot be listed: No such file");
 }
 
-TEST(DamageIn, NamesEachFileThatIsNotWhatWasWritten) {
+TEST(DamageIn, ReportsEachFileWhoseContentChanged) {
   const TemporaryFolder folder;
   save_alone(folder.path(), 7);
   const std::filesystem::path step = folder.path() / "step-00000007";
@@ -48,7 +48,7 @@ TEST(DamageIn, NamesEachFileThatIsNotWhatWasWritten) {
   EXPECT_TRUE(damage_in(step).empty());
 }
 
-TEST(NotFiniteIn, NamesTheFirstSuchValueOfEachTensorUpToTen) {
+TEST(NotFiniteIn, ReportsTheFirstNonFiniteValueOfUpToTenTensors) {
   const TemporaryFolder folder;
   std::vector<NamedShape> tensors = {{"large", {2, piece_elements}}, {"sound", {3}}, {"none", {0}}};
   for (char name = 'a'; name < 'm'; ++name) tensors.push_back({std::string(1, name), {4}});
@@ -69,7 +69,7 @@ TEST(NotFiniteIn, NamesTheFirstSuchValueOfEachTensorUpToTen) {
   EXPECT_EQ(not_finite_in({&file, 1}, {}, [](const std::string& name) { return name != "b"; }).size(), 1u);
 }
 
-TEST(NotFiniteIn, SkipsTensorsThatAreNoWeightsAndNamesNumbersTooLargeForFloat) {
+TEST(NotFiniteIn, SkipsNonFloatTensorsAndReportsOverflowToFloat) {
   const TemporaryFolder folder;
   const std::string header = R"({"i":{"dtype":"I64","shape":[1],"data_offsets":[0,8]},)"
                              R"("d":{"dtype":"F64","shape":[1],"data_offsets":[8,16]}})";

@@ -34,13 +34,13 @@ std::string flipped(std::string text, std::size_t bit) {
   return text;
 }
 
-TEST(Crc32c, IsThatOfRfc3720) {
+TEST(Crc32c, MatchesTheTestVectorsOfRfc3720) {
   EXPECT_EQ(crc32c(bytes_of("123456789")), 0xe3069283u);
   EXPECT_EQ(crc32c(bytes_of(std::string(32, '\0'))), 0x8a9136aau);
   EXPECT_EQ(crc32c({}), 0u);
 }
 
-TEST(Crc32c, PartsInAnyOrderMakeTheWhole) {
+TEST(Crc32c, ChecksumsOfPartsCombineInAnyOrder) {
   const std::string text = random_text(1000);
   for (const std::size_t first : {0, 1, 7, 500, 999})
     for (const std::size_t second : {first, (first + 1000) / 2, std::size_t{1000}}) {
@@ -52,7 +52,7 @@ TEST(Crc32c, PartsInAnyOrderMakeTheWhole) {
     }
 }
 
-TEST(FileSums, SharesOfRanksMakeThoseOfTheFileWhereverTheyAreCut) {
+TEST(FileSums, ChecksumsOfRanksCombineToThoseOfTheFileForAnyCut) {
   const std::string text = random_text(200'000);
   for (const std::size_t piece : {1'000, 65'535, 65'536, 65'537, 131'072, 200'000}) {
     std::vector<WrittenSums> ranks(3, WrittenSums(std::ssize(text)));
@@ -72,7 +72,7 @@ TEST(FileSums, SharesOfRanksMakeThoseOfTheFileWhereverTheyAreCut) {
   }
 }
 
-TEST(FileSums, WhateverRangeIsReadIsChecked) {
+TEST(FileSums, EveryReadRangeIsVerified) {
   const TemporaryFolder folder;
   std::string text = random_text(200'000);
   const FileSums sums = sums_of(text);
@@ -103,7 +103,7 @@ TEST(FileSums, ALargeFileHasAtMostAQuarterOfAMillionChunks) {
   EXPECT_EQ(chunk_bytes_of(std::int64_t{1} << 40), 1 << 22);
 }
 
-TEST(Manifest, IsReadAsItWasWritten) {
+TEST(Manifest, RoundTrips) {
   const TemporaryFolder folder;
   const Manifest manifest{.files = {{"a", sums_of("")}, {"b", sums_of(random_text(100'000))}}};
   folder.write("manifest.json", to_json(manifest));
@@ -111,7 +111,7 @@ TEST(Manifest, IsReadAsItWasWritten) {
   EXPECT_EQ(read_manifest(folder.path() / "absent"), std::nullopt);
 }
 
-TEST(Manifest, AFlippedBitInItOrACutIsRefused) {
+TEST(Manifest, AFlippedBitOrATruncationIsRefused) {
   const TemporaryFolder folder;
   const std::string good = to_json({.files = {{"a", sums_of(random_text(70'000))}}});
   for (std::size_t bit = 0; bit < 8 * good.size(); ++bit) {
@@ -124,7 +124,7 @@ TEST(Manifest, AFlippedBitInItOrACutIsRefused) {
   }
 }
 
-TEST(Manifest, OneThatLiesAboutSizesIsRefusedBeforeAnythingIsAllocated) {
+TEST(Manifest, WrongSizesAreRefusedBeforeAnyAllocation) {
   const TemporaryFolder folder;
   test::save_alone(folder.path(), 7);
   const std::filesystem::path step = folder.path() / "step-00000007";
@@ -160,7 +160,7 @@ void read_all_of(const std::filesystem::path& step) {
   }
 }
 
-TEST(Manifest, AFlippedBitAnywhereInACheckpointIsRefusedByTheFilesName) {
+TEST(Manifest, AFlippedBitInAnyCheckpointFileIsReportedWithTheFile) {
   const TemporaryFolder folder;
   test::save_alone(folder.path(), 7);
   const std::filesystem::path step = folder.path() / "step-00000007";
@@ -178,7 +178,7 @@ TEST(Manifest, AFlippedBitAnywhereInACheckpointIsRefusedByTheFilesName) {
   EXPECT_NO_THROW(read_all_of(step));
 }
 
-TEST(Manifest, AFolderOfAModelIsCheckedToo) {
+TEST(Manifest, OpeningAModelFolderVerifiesItToo) {
   const TemporaryFolder folder;
   test::save_alone(folder.path(), 7);
   std::string config = content_of(folder.path() / "step-00000007" / "config.json");
@@ -187,7 +187,7 @@ TEST(Manifest, AFolderOfAModelIsCheckedToo) {
   EXPECT_INPUT_ERROR(open_model(folder.path() / "step-00000007", test::read_small, {}), "config.json: bytes 0 to ");
 }
 
-TEST(Manifest, ACheckpointFromBeforeThereWereAnyIsReadWithAWarning) {
+TEST(Manifest, AnOldCheckpointWithoutAManifestIsReadWithAWarning) {
   const TemporaryFolder folder;
   test::save_alone(folder.path(), 7);
   const std::filesystem::path step = folder.path() / "step-00000007";

@@ -18,7 +18,7 @@ using test::content_of;
 using test::golden;
 using test::TemporaryFolder;
 
-/// A file with this header, as it stands, and this many bytes of data.
+/// The content of a file with this header, unmodified, and `bytes` bytes of data.
 std::string file_of(const std::string& header, std::size_t data_bytes) {
   const std::uint64_t length = header.size();
   std::string file(8, '\0');
@@ -56,7 +56,7 @@ TEST_F(Reader, ReadsRangesOfAGoldenFile) {
   EXPECT_NEAR(loss, std::log(256), 1);
 }
 
-TEST_F(Reader, RefusesADoubleThatIsTooLargeForAFloat) {
+TEST_F(Reader, RefusesFloat64ValuesThatOverflowFloat32) {
   const double numbers[] = {1, -1e39, std::numeric_limits<double>::infinity()};
   std::string content = file_of("{" + tensor("w", "F64", "[3]", "[0,24]") + "}", 0);
   content.append(reinterpret_cast<const char*>(numbers), sizeof numbers);
@@ -70,7 +70,7 @@ TEST_F(Reader, RefusesADoubleThatIsTooLargeForAFloat) {
   EXPECT_EQ(whole, -1e39);
 }
 
-TEST_F(Reader, ConvertsEveryKindOfReal) {
+TEST_F(Reader, ConvertsEveryFloatingPointType) {
   std::string content =
       file_of("{" + tensor("a", "F16", "[5]", "[0,10]") + "," + tensor("b", "BF16", "[2]", "[10,14]") + "," +
                   tensor("c", "F64", "[1]", "[14,22]") + "," + tensor("d", "I32", "[1]", "[22,26]") + "}",
@@ -112,7 +112,7 @@ TEST_F(Reader, AcceptsScalarsEmptyTensorsPaddingAndMetadata) {
   EXPECT_TRUE(open(file_of("{}", 0)).tensors().empty());
 }
 
-TEST_F(Reader, RefusesWhatContradictsItself) {
+TEST_F(Reader, RefusesInconsistentHeaders) {
   const auto said = [&](const std::string& tensors, std::size_t bytes) {
     return test::input_error_of([&] { open(file_of("{" + tensors + "}", bytes)); });
   };
@@ -147,7 +147,7 @@ TEST_F(Reader, RefusesWhatContradictsItself) {
   expect("\"\xff\":1", 0, "not valid JSON");
 }
 
-TEST_F(Reader, RefusesFilesOfAnotherKind) {
+TEST_F(Reader, RefusesFilesThatAreNotSafetensors) {
   EXPECT_INPUT_ERROR(open(""), "too few");
   EXPECT_INPUT_ERROR(open("#!/bin/sh\necho hello world\n"), "Is this a safetensors file?");
   EXPECT_INPUT_ERROR(open(file_of(" {}", 0)), "does not begin with '{'");
@@ -171,7 +171,7 @@ TEST_F(Reader, EveryTruncationIsAnInputError) {
   EXPECT_THROW(open(whole + 'x'), InputError);
 }
 
-TEST_F(Reader, AFlippedBitIsAnInputErrorOrAnotherName) {
+TEST_F(Reader, AFlippedHeaderBitIsAnErrorOrChangesATensorName) {
   const std::string whole = content_of(golden("llama-odd") / "model.safetensors");
   std::uint64_t header_bytes = 0;
   std::memcpy(&header_bytes, whole.data(), 8);

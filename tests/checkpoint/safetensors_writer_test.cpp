@@ -21,7 +21,7 @@ using test::TemporaryFolder;
 
 constexpr float infinity = std::numeric_limits<float>::infinity();
 
-/// The 16 bits that a file of another type holds for each value.
+/// Writes values in a 16-bit type and returns the stored 16 bits of each.
 std::vector<std::uint16_t> stored(const std::vector<float>& values, DType dtype) {
   const TemporaryFolder folder;
   const std::filesystem::path path = folder.path() / "m";
@@ -35,7 +35,7 @@ std::vector<std::uint16_t> stored(const std::vector<float>& values, DType dtype)
 }
 using Bits = std::vector<std::uint16_t>;
 
-TEST(PlanFile, GivesTheReferencesBytes) {
+TEST(PlanFile, MatchesTheBytesOfTheReferenceImplementation) {
   EXPECT_EQ(plan_file({}).header, std::string("\x08\0\0\0\0\0\0\0{}      ", 16));
   EXPECT_EQ(
       plan_file({{"attn.0", {1, 2, 3}}}).header,
@@ -45,7 +45,7 @@ TEST(PlanFile, GivesTheReferencesBytes) {
                 R"({"attn0":{"dtype":"F32","shape":[1,1,2,3],"data_offsets":[0,24]}}       )");
 }
 
-TEST(PlanFile, SortsByNameAndKeepsTheCallersOrderOfOffsets) {
+TEST(PlanFile, SortsTensorsByNameAndReturnsOffsetsInCallerOrder) {
   const FilePlan plan = plan_file({{"b", {2}}, {"a", {3}}, {"c", {}}}, {{"format", "pt"}});
   const auto start = static_cast<std::int64_t>(plan.header.size());
   EXPECT_EQ(plan.offsets, (std::vector<std::int64_t>{start + 12, start, start + 20}));
@@ -54,13 +54,13 @@ TEST(PlanFile, SortsByNameAndKeepsTheCallersOrderOfOffsets) {
   test::expect_parts(plan.header, {R"({"__metadata__":{"format":"pt"},"a":)"});
 }
 
-TEST(PlanFile, RefusesNamesThatCannotStandTwice) {
+TEST(PlanFile, RefusesDuplicateAndReservedNamesAndOverflowingShapes) {
   EXPECT_INPUT_ERROR(plan_file({{"a", {1}}, {"a", {2}}}), "two tensors are called \"a\"");
   EXPECT_INPUT_ERROR(plan_file({{"__metadata__", {1}}}), "no tensor can be called");
   EXPECT_INPUT_ERROR(plan_file({{"a", {INT64_MAX, 2}}}), "overflow");
 }
 
-TEST(PlanFile, RefusesWhatTheReaderRefuses) {
+TEST(PlanFile, RefusesTensorsThatTheReaderWouldRefuse) {
   const std::string names = "safetensors: a tensor's name must have 1 to 512 bytes of UTF-8 and no control characters";
   const auto named = [](std::string name) { return plan_file({{std::move(name), {1}}}); };
   EXPECT_INPUT_ERROR(named(""), names);
@@ -73,7 +73,7 @@ TEST(PlanFile, RefusesWhatTheReaderRefuses) {
   EXPECT_INPUT_ERROR(plan_file({{"a", std::vector<std::int64_t>(9, 1)}}), "has 9 extents; at most 8 can be read");
 }
 
-TEST(SharedFile, RangesOfSeveralRanksMakeOneFile) {
+TEST(SharedFile, RangesWrittenBySeveralRanksFormOneFile) {
   const TemporaryFolder folder;
   const std::filesystem::path path = folder.path() / "m.safetensors";
   const FilePlan plan = plan_file({{"w", {5, 3}}, {"norm", {7}}, {"empty", {0, 4}}});
@@ -99,7 +99,7 @@ TEST(SharedFile, RangesOfSeveralRanksMakeOneFile) {
   EXPECT_EQ(file.at("empty").shape, (std::vector<std::int64_t>{0, 4}));
 }
 
-TEST(SharedFile, RoundsToTheNearestBf16AndATieToTheEven) {
+TEST(SharedFile, RoundsToNearestEvenBf16) {
   EXPECT_EQ(stored({1 + 0x1p-8f, 1 + 0x1p-8f + 0x1p-23f, 1 + 0x3p-8f, 1 + 0x3p-8f - 0x1p-23f}, DType::bf16),
             (Bits{0x3f80, 0x3f81, 0x3f82, 0x3f81}));
   EXPECT_EQ(stored({-1 - 0x1p-8f, -1 - 0x3p-8f, -0.0f, infinity, -infinity}, DType::bf16),
@@ -109,7 +109,7 @@ TEST(SharedFile, RoundsToTheNearestBf16AndATieToTheEven) {
             (Bits{0x0000, 0x0001, 0x0002, 0x8002, 0x0000}));
 }
 
-TEST(SharedFile, RoundsToTheNearestF16AndATieToTheEven) {
+TEST(SharedFile, RoundsToNearestEvenF16) {
   EXPECT_EQ(stored({1 + 0x1p-11f, 1 + 0x1p-11f + 0x1p-23f, 1 + 0x3p-11f, 1 + 0x3p-11f - 0x1p-23f}, DType::f16),
             (Bits{0x3c00, 0x3c01, 0x3c02, 0x3c01}));
   EXPECT_EQ(stored({-1 - 0x1p-11f, -1 - 0x3p-11f, -0.0f, infinity, -infinity}, DType::f16),
@@ -120,7 +120,7 @@ TEST(SharedFile, RoundsToTheNearestF16AndATieToTheEven) {
   EXPECT_EQ(stored({65519.99f, -65519.99f}, DType::f16), (Bits{0x7bff, 0xfbff}));
 }
 
-TEST(SharedFile, RefusesAFiniteValueThatWouldBecomeInfinite) {
+TEST(SharedFile, RefusesFiniteValuesThatRoundToInfinity) {
   EXPECT_INPUT_ERROR(stored({1, 65520}, DType::f16), "tensor \"w\" holds 65520, too large for f16; take bf16 or f32");
   EXPECT_INPUT_ERROR(stored({-65520}, DType::f16), "holds -65520, too large for f16");
   EXPECT_EQ(stored({std::bit_cast<float>(0x7f7f7fffu)}, DType::bf16), (Bits{0x7f7f}));
@@ -155,7 +155,7 @@ TEST(SharedFile, AFileThatDoesNotFitIsRefusedBeforeAnythingIsWritten) {
   ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
 }
 
-TEST(PartFile, HasItsNameWhenItIsFinishedAndIsGoneWhereItIsNot) {
+TEST(PartFile, IsRenamedWhenFinishedAndRemovedOtherwise) {
   const test::TemporaryFolder folder;
   const std::filesystem::path part = folder.path() / "a.part", path = folder.path() / "a";
   {
@@ -173,7 +173,7 @@ TEST(PartFile, HasItsNameWhenItIsFinishedAndIsGoneWhereItIsNot) {
   EXPECT_FALSE(std::filesystem::exists(part));
 }
 
-TEST(PartFile, IsGoneIfItCannotHaveItsName) {
+TEST(PartFile, IsRemovedIfItCannotBeRenamed) {
   const test::TemporaryFolder folder;
   folder.write("a/in_the_way", "");
   {
@@ -183,7 +183,7 @@ TEST(PartFile, IsGoneIfItCannotHaveItsName) {
   EXPECT_FALSE(std::filesystem::exists(folder.path() / "a.part"));
 }
 
-TEST(PartFile, ReplacesWhatAKilledRunHasLeft) {
+TEST(PartFile, ReplacesLeftoversOfAKilledRun) {
   const test::TemporaryFolder folder;
   folder.write("elsewhere", "kept");
   std::filesystem::create_symlink(folder.path() / "elsewhere", folder.path() / "a.part");

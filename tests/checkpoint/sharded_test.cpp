@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checkpoints of code that has tensors of its own: by name, on any number of ranks under any strategy.
+// Checkpoints of user-defined tensors: by name, on any number of ranks, under any strategy.
 #include <tessera/fsdp/checkpoint/sharded.hpp>
 
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ const RunTimeAny fsdp2{.strategy = FullyShard<>{}}, zero3{.strategy = Zero3{}},
 constexpr int micro_batches_of_all_ranks = 6;
 constexpr float running_mean[] = {0, 0.25f, 0.5f};
 
-/// Trains on the same six micro-batches a step on 1, 2 and 3 ranks.
+/// Trains with the same six micro-batches per step on 1, 2 and 3 ranks.
 template <class SharedT>
 Losses train(SharedT& sharded, Comm& communicator, int first, int steps) {
   Losses losses;
@@ -66,7 +66,7 @@ typename Net<Sharding>::Settings settings(Comm& communicator, std::vector<std::s
                          {.name = "rank", .shape = {1}, .merge = Statistic::Merge::own}}};
 }
 
-/// Three steps on two ranks under fsdp2, saved; returns the losses of the next two.
+/// Trains three steps on two ranks under fsdp2 and saves; returns the losses of the next two steps.
 Losses saved_to(const std::filesystem::path& folder) {
   Losses next;
   on_ranks(2, [&](Comm& communicator) {
@@ -92,14 +92,14 @@ Losses resumed(const std::filesystem::path& folder, int ranks, const Sharding& s
     EXPECT_EQ(values, (checkpoint::HostValues{{"record", "1234"}, {"random", "a \"state\"\n"}}));
     EXPECT_EQ(sharded.optimizer().steps(), 3);
     EXPECT_TRUE(std::ranges::equal(running_mean, std::span(sharded.statistic("running_mean").data(), 3)));
-    EXPECT_EQ(sharded.statistic("rank")[0], 7.0f);  // rank 0's
+    EXPECT_EQ(sharded.statistic("rank")[0], 7.0f);  // the value of rank 0
     const Losses after = train(sharded, communicator, 3, 2);
     if (communicator.rank() == 0) next = after;
   });
   return next;
 }
 
-TEST(ShardedCheckpoint, GoesOnUnderAnyStrategyOnAnyNumberOfRanks) {
+TEST(ShardedCheckpoint, ResumesUnderAnyStrategyOnAnyNumberOfRanks) {
   const TemporaryFolder folder;
   const Losses expected = saved_to(folder.path());
   EXPECT_EQ(resumed(folder.path(), 2, fsdp2), expected);
@@ -116,7 +116,7 @@ TEST(ShardedCheckpoint, GoesOnUnderAnyStrategyOnAnyNumberOfRanks) {
   near(3, Replicated{});
 }
 
-TEST(ShardedCheckpoint, OfAnotherNetworkIsRefusedByName) {
+TEST(ShardedCheckpoint, RefusesACheckpointOfAnotherNetwork) {
   const TemporaryFolder folder;
   saved_to(folder.path());
   const auto refused = [&](std::vector<Unit> units, const char* words) {
@@ -160,8 +160,8 @@ TEST(ShardedCheckpoint, CountsTheStepsOfEachOrder) {
   });
 }
 
-/// What is trained changes between two runs: as if it did within one.
-TEST(ShardedCheckpoint, MayBeGoneOnWithOtherFrozenTensors) {
+/// The set of trained tensors changes between two runs, with the same result as if it changed within one run.
+TEST(ShardedCheckpoint, CanResumeWithDifferentFrozenTensors) {
   const TemporaryFolder folder;
   const auto with = [](Comm& communicator, const RunTimeAny& strategy, std::vector<std::string> frozen) {
     return std::make_unique<Net<RunTimeAny>>(communicator, net::units(3), strategy,
@@ -204,14 +204,14 @@ TEST(ShardedCheckpoint, MayBeGoneOnWithOtherFrozenTensors) {
   });
 }
 
-/// Values that count up in quarters.
+/// The values 0, 1/4, 2/4, ...
 net::Values quarters(std::int64_t count, float first = 0) {
   net::Values values(static_cast<std::size_t>(count));
   std::ranges::generate(values, [next = first - 0.25f]() mutable { return next += 0.25f; });
   return values;
 }
 
-/// A file of tensors of any shapes, of such values.
+/// Writes a file of tensors of the given shapes with these values.
 std::filesystem::path written(const TemporaryFolder& folder, const std::vector<checkpoint::NamedShape>& tensors,
                               float first = 0) {
   const std::filesystem::path path = folder.path() / "weights.safetensors";
@@ -230,11 +230,11 @@ void load(const std::filesystem::path& from, const checkpoint::Rename& rename, W
     checkpoint::load(sharded, from, rename);
     const Whole all = net::weights(sharded);
     if (found != nullptr && communicator.rank() == 0) *found = all;
-    net::steps(sharded, {.uses = {0}}, 1);  // its weights have values
+    net::steps(sharded, {.uses = {0}}, 1);  // from here on its weights have values
   });
 }
 
-TEST(ForeignWeights, AreLoadedByTheirNamesOrNewOnes) {
+TEST(ForeignWeights, LoadsTensorsByNameOrMappedName) {
   const TemporaryFolder folder;
   const Whole expected = {{"unit0.w", quarters(25)}, {"unit0.b", quarters(5)}};
   Whole found;
@@ -249,7 +249,7 @@ TEST(ForeignWeights, AreLoadedByTheirNamesOrNewOnes) {
   EXPECT_EQ(found, expected);
 }
 
-TEST(ForeignWeights, ThatDoNotFitAreRefusedByName) {
+TEST(ForeignWeights, RefusesTensorsThatDoNotFitByName) {
   const TemporaryFolder folder;
   EXPECT_INPUT_ERROR(load(written(folder, {{"unit0.w", {5, 5}}}), {}), "lacks 1 tensor of the model: unit0.b");
   EXPECT_INPUT_ERROR(load(written(folder, {{"unit0.b", {5}}, {"unit0.w", {5, 5}}, {"more", {1}}}), {}),

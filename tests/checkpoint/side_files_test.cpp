@@ -11,7 +11,7 @@ namespace {
 
 using test::TemporaryFolder;
 
-TEST(SideFiles, AreTheTokenizersAndWhatGenerationIsToldByDefault) {
+TEST(SideFiles, AreTheTokenizerAndGenerationConfigFiles) {
   const TemporaryFolder folder;
   folder.write("tokenizer.json", "{}");
   folder.write("generation_config.json", "{ }");
@@ -20,7 +20,7 @@ TEST(SideFiles, AreTheTokenizersAndWhatGenerationIsToldByDefault) {
   EXPECT_EQ(read_side_files(folder.path()), (SideFiles{{"generation_config.json", "{ }"}, {"tokenizer.json", "{}"}}));
 }
 
-TEST(SideFiles, ThatCannotBeReadAreLeftOutWithAWarningOrAnError) {
+TEST(SideFiles, UnreadableFilesAreSkippedWithAWarningOrAreAnError) {
   const TemporaryFolder folder;
   folder.write("tokenizer.json", "{}");
   std::filesystem::create_symlink("nowhere", folder.path() / "merges.txt");
@@ -33,7 +33,7 @@ TEST(SideFiles, ThatCannotBeReadAreLeftOutWithAWarningOrAnError) {
   test::expect_parts(warnings[1], {"download the folder again; it is left out of checkpoints"});
 }
 
-TEST(SideFiles, JsonThatIsEmptyIsRefused) {
+TEST(SideFiles, EmptyJsonFilesAreRefused) {
   const TemporaryFolder folder;
   folder.write("chat_template.jinja", "");
   EXPECT_EQ(read_side_files(folder.path()), (SideFiles{{"chat_template.jinja", ""}}));
@@ -41,7 +41,7 @@ TEST(SideFiles, JsonThatIsEmptyIsRefused) {
   EXPECT_INPUT_ERROR(read_side_files(folder.path()), "tokenizer.json: is empty; download the file again");
 }
 
-TEST(SideFiles, OfACheckpointAreInItsManifest) {
+TEST(SideFiles, AreListedInTheManifestOfACheckpoint) {
   const TemporaryFolder folder;
   Save checkpoint(folder.path(), 7, 1, test::listing_of(test::small_model), test::states_for(test::small_model),
                   {{"tokenizer.json", "{}"}});

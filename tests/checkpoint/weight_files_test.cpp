@@ -12,7 +12,7 @@ using test::TemporaryFolder;
 
 constexpr const char* index_file = "model.safetensors.index.json";
 
-/// A file of vectors of 3, whose values count up from `first`.
+/// Writes vectors of length 3 whose values count up from `first`.
 void write_shard(const std::filesystem::path& path, const std::vector<std::string>& names, float first) {
   std::vector<NamedShape> tensors;
   for (const std::string& name : names) tensors.push_back({name, {3}});
@@ -54,7 +54,7 @@ TEST(WeightFiles, ReadsRangesOfTensorsInAnyShard) {
   EXPECT_INPUT_ERROR(values_of(files, "d"), "model.safetensors.index.json: has no tensor \"d\"");
 }
 
-TEST(WeightFiles, FollowsSymbolicLinksAsTheHubsCacheHasThem) {
+TEST(WeightFiles, FollowsSymbolicLinksAsInTheHuggingFaceCache) {
   const Sharded blobs;
   const TemporaryFolder snapshot;
   for (const char* const name : {"one.safetensors", "two.safetensors", index_file})
@@ -63,7 +63,7 @@ TEST(WeightFiles, FollowsSymbolicLinksAsTheHubsCacheHasThem) {
   EXPECT_TRUE(holds_weights(snapshot.path()));
 }
 
-TEST(WeightFiles, OfOneFileAreTakenBeforeAnIndexWithAWarning) {
+TEST(WeightFiles, ASingleFileTakesPrecedenceOverAnIndexWithAWarning) {
   const Sharded folder;
   write_shard(folder.path() / "model.safetensors", {"x"}, 7);
   std::string warning;
@@ -72,7 +72,7 @@ TEST(WeightFiles, OfOneFileAreTakenBeforeAnIndexWithAWarning) {
   test::expect_parts(warning, {"holds both model.safetensors and model.safetensors.index.json; the first is read"});
 }
 
-TEST(WeightFiles, NamesWhatAnIndexAndItsShardsDisagreeOn) {
+TEST(WeightFiles, ReportsDisagreementsBetweenAnIndexAndItsShards) {
   const Sharded folder;
   const auto open = [&] { WeightFiles::open(folder.path()); };
   folder.index(R"({"a":"one.safetensors","b":"one.safetensors","c":"one.safetensors"})");
@@ -80,7 +80,7 @@ TEST(WeightFiles, NamesWhatAnIndexAndItsShardsDisagreeOn) {
   folder.index(R"({"a":"one.safetensors","b":"two.safetensors"})");
   EXPECT_INPUT_ERROR(open(), "one.safetensors: holds tensor \"c\", which model.safetensors.index.json does not list");
   std::filesystem::remove(folder.path() / "two.safetensors");
-  write_shard(folder.path() / "two.safetensors", {"a", "b"}, 0);  // "a" in both
+  write_shard(folder.path() / "two.safetensors", {"a", "b"}, 0);  // "a" is in both shards
   folder.index(R"({"a":"one.safetensors","b":"two.safetensors","c":"one.safetensors"})");
   EXPECT_INPUT_ERROR(open(), "two.safetensors: holds tensor \"a\", which");
   std::filesystem::remove(folder.path() / "two.safetensors");
@@ -89,7 +89,7 @@ TEST(WeightFiles, NamesWhatAnIndexAndItsShardsDisagreeOn) {
   EXPECT_INPUT_ERROR(open(), "two.safetensors: cannot be opened: it is a broken symbolic link to nowhere; if it");
 }
 
-TEST(WeightFiles, AnIndexMayNameFilesOfItsOwnFolderAlone) {
+TEST(WeightFiles, AnIndexMayReferToFilesOfItsOwnFolderOnly) {
   const Sharded folder;
   for (const char* const name :
        {"../one.safetensors", "/etc/one.safetensors", "sub/one.safetensors", "..", "", "a\\\\b"}) {
@@ -105,15 +105,15 @@ TEST(WeightFiles, AnIndexMayNameFilesOfItsOwnFolderAlone) {
   EXPECT_INPUT_ERROR(WeightFiles::open(folder.path()), "has no \"weight_map\"");
 }
 
-TEST(WeightFiles, AnIndexThatIsTooLargeIsRefusedByItsName) {
+TEST(WeightFiles, AnOversizedIndexIsRefused) {
   const Sharded folder;
   std::filesystem::resize_file(folder.path() / index_file, 25'000'001);
   EXPECT_INPUT_ERROR(WeightFiles::open(folder.path()),
                      "model.safetensors.index.json: 25000001 bytes; at most 25000000 are read");
 }
 
-/// Absence of the usual names is not absence of weights.
-TEST(WeightFiles, InAFormThatIsNotReadAreNamed) {
+/// A folder without the usual file names may contain weights in another format.
+TEST(WeightFiles, ReportsUnsupportedWeightFormats) {
   const std::string zip("PK\3\4 of torch"), lfs = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n";
   const std::string form = ", a form of weights that is not read; download model.safetensors, or convert it";
   const struct {
@@ -157,7 +157,7 @@ TEST(WeightFiles, InAFormThatIsNotReadAreNamed) {
   EXPECT_INPUT_ERROR(holds_weights(folder.path()), ": holds weights.bin, a form of weights");
 }
 
-TEST(WeightFiles, FilesThatAreNoWeightsAreNotTakenForThem) {
+TEST(WeightFiles, OtherFilesAreNotMistakenForWeights) {
   const TemporaryFolder folder;
   for (const char* const name : {"README.pt.md", "tokens.bin", "notes", "step-1/deeper/model.safetensors",
                                  "runs/step-1/model.safetensors", "a/b/c/d/model.safetensors", ".git/x.pt"})
@@ -168,7 +168,7 @@ TEST(WeightFiles, FilesThatAreNoWeightsAreNotTakenForThem) {
   EXPECT_INPUT_ERROR(holds_weights(folder.path() / "absent"), "absent: cannot be listed: No such file");
 }
 
-TEST(WeightFiles, AGitLfsPointerIsNamedAsSuch) {
+TEST(WeightFiles, ReportsAGitLfsPointer) {
   const TemporaryFolder folder;
   folder.write("model.safetensors", "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n");
   EXPECT_INPUT_ERROR(WeightFiles::open(folder.path()),
@@ -176,14 +176,14 @@ TEST(WeightFiles, AGitLfsPointerIsNamedAsSuch) {
                      "file; fetch the file by `git lfs pull`");
 }
 
-TEST(WeightFiles, AnIndexThatIsAPageOfHtmlIsNamedAsSuch) {
+TEST(WeightFiles, ReportsAnIndexThatIsAnHtmlPage) {
   const TemporaryFolder folder;
   folder.write(index_file, "\n<!DOCTYPE html><title>404</title>");
   EXPECT_INPUT_ERROR(WeightFiles::open(folder.path()),
                      "model.safetensors.index.json: is a page of HTML, such as servers send in place of a file");
 }
 
-TEST(WeightFiles, AFolderWithoutAnyIsAnError) {
+TEST(WeightFiles, AFolderWithoutWeightsIsAnError) {
   const TemporaryFolder folder;
   EXPECT_FALSE(holds_weights(folder.path()));
   EXPECT_INPUT_ERROR(WeightFiles::open(folder.path()), "holds neither model.safetensors nor model.safetensors.index");

@@ -46,7 +46,7 @@ std::vector<std::string> given(const train::FlagSet& flags) {
   return names;
 }
 
-/// Every field of the options away from its default.
+/// Options in which every field differs from its default.
 Train everything() {
   Train command;
   TrainOptions& o = command.options;
@@ -112,9 +112,9 @@ Train everything() {
   return command;
 }
 
-TEST(Flags, DefaultsAreThoseOfTheStruct) { EXPECT_EQ(command_of({}), Train()); }
+TEST(Flags, DefaultsEqualThoseOfTheOptionsStruct) { EXPECT_EQ(command_of({}), Train()); }
 
-TEST(Flags, ReadTheIssuesGoldenCommand) {
+TEST(Flags, ReadsACompleteTrainCommand) {
   const Bound<Train> bound = bound_of({"--model",
                                        "DIR",
                                        "--data",
@@ -150,13 +150,13 @@ TEST(Flags, ReadTheIssuesGoldenCommand) {
   EXPECT_TRUE(bound.flags.is_given("batch-size") && !bound.flags.is_given("grad-accum"));
 }
 
-TEST(Flags, AListTakesAllWordsUpToTheNextFlag) {
+TEST(Flags, AListFlagTakesAllWordsUpToTheNextFlag) {
   const TrainOptions o = train_of({"--data", "a", "b", "c", "--steps=5"});
   EXPECT_EQ(o.data, (std::vector<std::string>{"a", "b", "c"}));
   EXPECT_EQ(o.steps, 5);
 }
 
-TEST(Flags, SwitchesStandAloneOrWithAValue) {
+TEST(Flags, BooleanFlagsWorkWithAndWithoutAValue) {
   EXPECT_TRUE(train_of({"--dry-run"}).dry_run);
   EXPECT_FALSE(train_of({"--dry-run=false"}).dry_run);
   EXPECT_EQ(train_of({"--tied"}).model.values.at("tied"), "true");
@@ -164,7 +164,7 @@ TEST(Flags, SwitchesStandAloneOrWithAValue) {
   EXPECT_TRUE(train_of({}).model.values.empty());
 }
 
-TEST(Flags, AnUnknownOneIsAnErrorWithTheNearest) {
+TEST(Flags, AnUnknownFlagIsAnErrorThatSuggestsTheNearest) {
   EXPECT_INPUT_ERROR(train_of({"--stesp", "3"}), "unknown flag --stesp; did you mean --steps?");
   EXPECT_INPUT_ERROR(train_of({"--seq_len=3"}), "unknown flag --seq_len; did you mean --seq-len?");
   EXPECT_INPUT_ERROR(train_of({"--data", "x", "--lrr", "1"}), "did you mean --lr?");
@@ -227,7 +227,7 @@ void for_each_command(F f) {
   one("plot", Plot());
 }
 
-TEST(Flags, AnEmptyValueIsAnErrorWhateverTheFlag) {
+TEST(Flags, AnEmptyValueIsAnErrorForEveryFlag) {
   const TemporaryFolder folder;
   int checked = 0;
   for_each_command([&](const char* command, const train::FlagSet& flags) {
@@ -251,7 +251,7 @@ TEST(Flags, AnEmptyValueIsAnErrorWhateverTheFlag) {
   EXPECT_GT(checked, 150);
 }
 
-TEST(Flags, WhiteSpaceAloneIsAValueOfWhatAModelReads) {
+TEST(Flags, OnlyTextForTheModelMayBeWhiteSpace) {
   EXPECT_INPUT_ERROR(train_of({"--checkpoint-dir", " "}), "--checkpoint-dir ' ' is white space alone; give it a value");
   EXPECT_INPUT_ERROR(train_of({"--data", "a", "\t\n", "b"}), "is white space alone");
   EXPECT_INPUT_ERROR(train_of({"--data", "a", "", "b"}), "--data '' is empty");
@@ -261,7 +261,7 @@ TEST(Flags, WhiteSpaceAloneIsAValueOfWhatAModelReads) {
   EXPECT_INPUT_ERROR(parse_words({"chat", "--model", "D", "--system", ""}), "--system '' is empty");
 }
 
-TEST(Flags, EmptyPositionsAreNamed) {
+TEST(Flags, EmptyPositionalArgumentsAreErrors) {
   EXPECT_INPUT_ERROR(parse_words({"inspect", ""}), "FOLDER '' is empty; give it a value");
   EXPECT_INPUT_ERROR(parse_words({"export", "", "out"}), "CHECKPOINT '' is empty");
   EXPECT_INPUT_ERROR(parse_words({"export", "in", ""}), "OUT '' is empty");
@@ -269,7 +269,7 @@ TEST(Flags, EmptyPositionsAreNamed) {
   EXPECT_INPUT_ERROR(parse_words({"plot", ""}), "METRICS '' is empty");
 }
 
-TEST(Flags, AMissingOneThatACommandNeedsHasItsMessage) {
+TEST(Flags, MissingRequiredArgumentsAreErrors) {
   EXPECT_INPUT_ERROR(parse_words({"inspect"}), "inspect: give a folder: tessera inspect FOLDER");
   EXPECT_INPUT_ERROR(parse_words({"export", "in"}), "export: give a checkpoint and the folder to make: tessera export");
   EXPECT_INPUT_ERROR(parse_words({"tokenize", "a", "--out", "o"}), "tokenize: give texts, their tokenizer and the");
@@ -287,7 +287,7 @@ TEST(Flags, AValueMayLookLikeAFlagOfAnotherCommand) {
   EXPECT_EQ(train_of({"--sample-prompt", "train", "--steps", "5"}).steps, 5);
 }
 
-TEST(Flags, EveryCommandHasHelpThatNamesItsFlags) {
+TEST(Flags, TheHelpOfEveryCommandListsItsFlags) {
   for (const char* command : {"train", "eval", "generate", "chat"}) {
     const std::string text = std::get<train::Help>(parse_words({command, "--help"})).text;
     for (const char* flag : {"--sharding", "--precision", "--tiling", "--comm", "--threads", "--config"})
@@ -296,7 +296,7 @@ TEST(Flags, EveryCommandHasHelpThatNamesItsFlags) {
   test::expect_parts(std::get<train::Help>(parse_words({"--help"})).text, {"generate"});
 }
 
-TEST(Flags, TheOtherCommandsAreRead) {
+TEST(Flags, ReadsTheFlagsOfTheOtherCommands) {
   const auto eval = options_of<Eval>({"eval", "--model", "D", "--data", "f", "--seq-len", "9"}).options;
   EXPECT_EQ(eval.model, "D");
   EXPECT_EQ(eval.seq_len, 9);
@@ -316,7 +316,7 @@ TEST(Flags, TheOtherCommandsAreRead) {
   EXPECT_INPUT_ERROR(parse_words({"generate"}), "--model is missing");
 }
 
-TEST(SequenceFlag, SaysHowManyRanksShareEachSequence) {
+TEST(SequenceFlag, SetsHowManyRanksShareEachSequence) {
   EXPECT_EQ(train_of({"--sequence", "whole"}).sequence, Ulysses{});
   EXPECT_EQ(train_of({"--sequence", "ulysses:1"}).sequence, Ulysses{});
   EXPECT_EQ(train_of({"--sequence", "ulysses:8"}).sequence, Ulysses{.ranks = 8});
@@ -339,7 +339,7 @@ TEST(SequenceFlag, SaysHowManyRanksShareEachSequence) {
         "--sequence is fixed by this program: whole, since ranks that share a sequence cannot continue it");
 }
 
-TEST(ConfigFile, GivesBackEveryOption) {
+TEST(ConfigFile, RoundTripsEveryOption) {
   const TemporaryFolder folder;
   Train written = everything();
   train::FlagSet flags;
@@ -350,7 +350,7 @@ TEST(ConfigFile, GivesBackEveryOption) {
   EXPECT_EQ(*read, written);
 }
 
-TEST(Flags, WhatChoosesThePoliciesTheModelAndTheOptimizerIsComparedAndRecordedByThem) {
+TEST(Flags, PolicyModelAndOptimizerFlagsAreNotRecordedAsOptions) {
   Train command = everything();
   train::FlagSet all, others;
   bind(all, command);
@@ -363,7 +363,7 @@ TEST(Flags, WhatChoosesThePoliciesTheModelAndTheOptimizerIsComparedAndRecordedBy
   EXPECT_EQ(recorded(all), recorded(others));
 }
 
-TEST(ConfigFile, TheCommandLineWinsOverItAndASectionOverItsTop) {
+TEST(ConfigFile, TheCommandLineOverridesItAndSectionsOverrideTheTopLevel) {
   const TemporaryFolder folder;
   const std::string path =
       folder.write("run.toml", "steps = 5\nseq_len = 64\nlr = 1\n[train]\nlr = 0.5\n[eval]\nwindows = 3\n").string();
@@ -375,7 +375,7 @@ TEST(ConfigFile, TheCommandLineWinsOverItAndASectionOverItsTop) {
   EXPECT_EQ(given(bound.flags), (std::vector<std::string>{"steps", "seq-len", "lr"}));
 }
 
-TEST(ConfigFile, MistakesAreInputErrorsThatNameTheFile) {
+TEST(ConfigFile, MistakesAreInputErrorsThatReportTheFile) {
   const TemporaryFolder folder;
   const auto said = [&](const std::string& toml) {
     const std::string path = folder.write("run.toml", toml).string();
@@ -408,7 +408,7 @@ TEST(ConfigFile, MistakesAreInputErrorsThatNameTheFile) {
   EXPECT_INPUT_ERROR(train_of({"--config", absent.c_str()}), absent);
 }
 
-TEST(Flags, AnOptimizerTakesItsOwnConstants) {
+TEST(Flags, EachOptimizerAcceptsOnlyItsOwnConstants) {
   const Train sgd = command_of({"--optimizer", "sgd", "--momentum", "0.8", "--nesterov"});
   EXPECT_EQ(resolve(sgd.optimizer), (optim::RunTimeOptimizer{optim::Sgd{.momentum = 0.8, .nesterov = true}}));
   EXPECT_EQ(resolve(command_of({}).optimizer), optim::RunTimeOptimizer());
@@ -423,7 +423,7 @@ TEST(Flags, AnOptimizerTakesItsOwnConstants) {
                      "--momentum is not adamw's");
 }
 
-// A program of one stack.
+// Programs with a stack that is fixed at compile time.
 
 const train::FixedStack fixed_stack{
     .sharding = "fsdp2", .precision = "bf16", .tiling = "off", .comm = "threads", .starts_ranks = true};
@@ -441,16 +441,16 @@ TrainOptions program_of(std::vector<const char*> words, bool starts_ranks = true
   return *std::get<Bound<TrainOptions>>(parse_program(std::move(words), starts_ranks));
 }
 
-TEST(ParseTrain, NeedsNoSubCommand) { EXPECT_EQ(program_of({"--steps", "3"}).steps, 3); }
+TEST(ParseTrain, ReadsFlagsWithoutASubcommand) { EXPECT_EQ(program_of({"--steps", "3"}).steps, 3); }
 
-TEST(ParseTrain, RanksAreThoseThatTheProgramStartsOrOfTheDryRun) {
+TEST(ParseTrain, RanksFlagSetsLaunchedRanksOrThoseOfTheDryRun) {
   EXPECT_EQ(program_of({"--ranks", "3"}).launch.ranks, 3);
   EXPECT_EQ(program_of({"--ranks", "3"}).ranks, 0);
   EXPECT_EQ(program_of({"--ranks", "3"}, false).ranks, 3);
   EXPECT_EQ(program_of({"--ranks", "3"}, false).launch.ranks, 1);
 }
 
-TEST(ParseTrain, FlagsOfFixedPoliciesAreAbsentAndRefusedByName) {
+TEST(ParseTrain, RefusesFlagsOfPoliciesThatAreFixedAtCompileTime) {
   const std::string help = std::get<train::Help>(parse_program({"-h"})).text;
   for (const char* flag : {"--steps", "--ranks", "--deadline", "--threads"})
     EXPECT_NE(help.find(flag), std::string::npos) << flag;
@@ -469,7 +469,7 @@ TEST(ParseTrain, FlagsOfFixedPoliciesAreAbsentAndRefusedByName) {
   EXPECT_INPUT_ERROR(parse_program({"--config", path.c_str()}), "--sharding is fixed by this program: fsdp2");
 }
 
-TEST(ParseTrain, OffloadNamesTheOptimizerWhereTheStackOffloadsIt) {
+TEST(ParseTrain, OffloadFlagIncludesTheOptimizerIfTheStackOffloadsIt) {
   train::FixedStack fixed = fixed_stack;
   fixed.sharding = policy_text(Offload<FullyShard<>>{});
   fixed.offloads_optimizer = offloads_optimizer_of<Offload<FullyShard<>>>;
@@ -490,7 +490,7 @@ TEST(ParseTrain, OffloadNamesTheOptimizerWhereTheStackOffloadsIt) {
                      "--offload optimizer is fixed by this program: fsdp2");
 }
 
-TEST(ParseTrain, RanksThatShareSequencesAreTheProgramsOwnWhereTheFlagSaysNothing) {
+TEST(ParseTrain, RanksPerSequenceDefaultToThoseOfTheProgram) {
   train::FixedStack fixed = fixed_stack;
   fixed.sequence = {.ranks = 2};
   const auto read = [&](std::vector<const char*> words) {
@@ -505,7 +505,7 @@ TEST(ParseTrain, RanksThatShareSequencesAreTheProgramsOwnWhereTheFlagSaysNothing
                      "--sequence ulysses:2: this program's stack has whole sequences; compile it with fsdp::Ulysses");
 }
 
-TEST(ParseTrain, AFixedOptimizerAndTheModelBringFlagsOfTheirOwn) {
+TEST(ParseTrain, AFixedOptimizerAndTheModelAddTheirOwnFlags) {
   train::ChosenOptimizer<optim::Sgd> chosen{{}};
   const auto parse_own = [&](std::vector<const char*> words) {
     chosen.value = {};

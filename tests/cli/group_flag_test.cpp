@@ -16,7 +16,7 @@ OptimizerGroup group_of(const std::string& text) {
   return group;
 }
 
-TEST(GroupFlag, ReadsWhatItWrites) {
+TEST(GroupFlag, RoundTrips) {
   const OptimizerGroup all{.parameters = "model.layers.?.*",
                            .units = "block*",
                            .role = Role::matrix,
@@ -33,7 +33,7 @@ TEST(GroupFlag, ReadsWhatItWrites) {
   EXPECT_EQ(to_text(group_of("lr=2 role=vector weight-decay=0.5")), "* role=vector lr=2 weight-decay=0.5");
 }
 
-TEST(GroupFlag, IsRecordedByWhatItSelects) {
+TEST(GroupFlag, IsRecordedBySelector) {
   const std::string text = "*.b weight-decay=0\n* units=a role=table lr=0.5 clip=1\nc frozen";
   EXPECT_EQ(recorded_groups(text),
             (std::map<std::string, std::string>{
@@ -41,7 +41,7 @@ TEST(GroupFlag, IsRecordedByWhatItSelects) {
   EXPECT_TRUE(recorded_groups("").empty());
 }
 
-TEST(GroupFlag, SaysWhatIsWrong) {
+TEST(GroupFlag, ReportsInvalidGroups) {
   const auto refuse = [](const std::string& text, const std::string& what) {
     EXPECT_INPUT_ERROR(group_of(text), what);
   };

@@ -15,7 +15,7 @@
 namespace fsdp::cli {
 namespace {
 
-TEST(RecordedStack, IsWhatThePoliciesTextsSay) {
+TEST(RecordedStack, IsRebuiltFromTheTextsOfItsPolicies) {
   for (const char* flag :
        {"fsdp2", "fsdp2:pieces=4", "zero3:prefetch=2:persist=64:pieces=8", "fsdp2:no-reshard", "zero1:pieces=2"})
     for (const LayoutChoice layout : {LayoutChoice::own, LayoutChoice::owned, LayoutChoice::rows}) {
@@ -33,7 +33,7 @@ TEST(RecordedStack, IsWhatThePoliciesTextsSay) {
   EXPECT_INPUT_ERROR(recorded_stack("mine::Strategy", "fp32", "off"), "--sharding ");
 }
 
-TEST(RecordedRun, NeedsAFolderOfCheckpoints) {
+TEST(RecordedRun, RequiresAFolderOfCheckpoints) {
   const test::TemporaryFolder folder;
   std::vector<std::string> warnings;
   Replay command{.request = {.folder = folder.path(), .step = 3}};

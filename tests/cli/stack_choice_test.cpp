@@ -9,7 +9,7 @@
 namespace fsdp::cli {
 namespace {
 
-TEST(ParseSharding, EveryNameIsReadAndWrittenBack) {
+TEST(ParseSharding, RoundTripsEveryName) {
   for (const char* name : {"fsdp2",
                            "fsdp2:no-reshard",
                            "fsdp2:2",
@@ -53,7 +53,7 @@ TEST(ParseSharding, AnythingElseIsAnErrorWithTheNearestName) {
     EXPECT_THROW(parse_sharding(bad), InputError) << bad;
 }
 
-TEST(ParseSharding, AnErrorNamesEveryKindAndEveryNumberOnce) {
+TEST(ParseSharding, ErrorsListEveryStrategyAndParameterOnce) {
   for (const char* known :
        {"Known: fsdp2, fsdp2:no-reshard, fsdp2:K, fsdp2:deferred, fsdp2:prefetch=N, fsdp2:budget=BYTES, "
         "fsdp2:pieces=N, ",
@@ -66,7 +66,7 @@ TEST(ParseSharding, AnErrorNamesEveryKindAndEveryNumberOnce) {
   EXPECT_INPUT_ERROR(parse_sharding("zero3:live=99999999999999999999"), "the number must be at most 1125899906842624");
 }
 
-TEST(ParseSharding, ABudgetIsBytesOrAuto) {
+TEST(ParseSharding, ABudgetIsANumberOfBytesOrAuto) {
   EXPECT_EQ(to_text(parse_sharding("fsdp2:budget=512MiB")), "fsdp2:budget=536870912");
   EXPECT_EQ(to_text(parse_sharding("hybrid:2:budget=1KiB:zero3")), "hybrid:2:zero3:budget=1024");
   for (const char* bad : {"0", "", "-1", "x", "12MB", "1.5GiB", "512Mi"})
@@ -82,7 +82,7 @@ TEST(ParseSharding, ABudgetIsBytesOrAuto) {
                            " says that itself; write fsdp2:budget=5 or zero3:budget=5, or leave it out");
 }
 
-TEST(ParseSharding, PiecesThatCannotBeAreRefusedWithWhatWouldDo) {
+TEST(ParseSharding, InvalidPiecesAreRefusedWithValidAlternatives) {
   for (const char* bad : {"0", "", "-1", "x", "8x", "1.5"})
     EXPECT_INPUT_ERROR(parse_sharding(std::string("zero2:pieces=") + bad),
                        std::string("--sharding zero2:pieces=") + bad +
@@ -102,14 +102,14 @@ TEST(ParseSharding, PiecesThatCannotBeAreRefusedWithWhatWouldDo) {
   EXPECT_INPUT_ERROR(parse_sharding("fsdp2:piece=4"), "did you mean 'fsdp2:pieces=N'?");
 }
 
-TEST(ParseLayout, ReadsNamesAndRefusesOthers) {
+TEST(ParseLayout, ReadsLayoutNamesAndRefusesOthers) {
   for (const char* name : {"default", "per-parameter", "flat", "rows", "owned"})
     EXPECT_EQ(to_text(parse_layout(name)), name);
   EXPECT_INPUT_ERROR(parse_layout("row"), "--layout row is not known; did you mean 'rows'?");
 }
 
-/// A communicator that is not built in, before a precision.
-TEST(Lacking, NamesThePartAndWhatIsThere) {
+/// A missing communicator is reported before a missing precision.
+TEST(Lacking, ReportsTheMissingPolicyAndTheAvailableOnes) {
   const BuiltWith has{.comms = {"threads"}, .precisions = {"bf16", "fp32"}};
   StackChoice asked;
   asked.sharding = parse_sharding("hybrid:2:full");

@@ -24,8 +24,8 @@ ShardingChoice choice_of(std::string_view sharding, LayoutChoice layout = Layout
   return choice;
 }
 
-/// Every kind is taken by one of the two types that a program compiles, whatever its layout, here and in host memory.
-TEST(ShardingOf, OneTypeTakesEachKind) {
+/// Exactly one of the two compiled run-time types accepts each strategy, for any layout, with and without offload.
+TEST(ShardingOf, ExactlyOneRunTimeTypeHoldsEachStrategy) {
   for (const char* name :
        {"fsdp2", "fsdp2:no-reshard", "fsdp2:2", "zero1", "zero2", "zero3", "hybrid:2", "hybrid:2:zero1",
         "hybrid:2:no-reshard", "hybrid:2:full", "hybrid:2:full:zero3", "replicated", "fsdp2:pieces=8",
@@ -37,7 +37,7 @@ TEST(ShardingOf, OneTypeTakesEachKind) {
     }
 }
 
-TEST(ShardingOf, PiecesChooseATypeOfTheirOwn) {
+TEST(ShardingOf, PiecesSelectAReproducibleStrategy) {
   const auto chosen = sharding_of<RunTimeAny>(choice_of("fsdp2:deferred:pieces=6", LayoutChoice::owned));
   EXPECT_EQ(sharding::facts_of(chosen).pieces, 6);
   EXPECT_TRUE(chosen.rules().reduce_every_micro_batch);
@@ -48,13 +48,13 @@ TEST(ShardingOf, PiecesChooseATypeOfTheirOwn) {
   EXPECT_EQ(sharding::facts_of(sharding_of<RunTimeAny>(choice_of("fsdp2"))).pieces, 0);
 }
 
-TEST(ShardingKinds, NameAStrategyAndTheSameWithPiecesOnce) {
+TEST(ShardingKinds, ListEachStrategyOnceWithOptionalPieces) {
   EXPECT_EQ(sharding_kinds(),
             "fsdp2[:pieces=V] | fsdp2:no-reshard[:pieces=V] | zero1[:pieces=V] | zero2[:pieces=V] | zero3[:pieces=V] | "
             "fsdp2:K[:pieces=V] | hybrid:K[:INNER] | replicated | hybrid:K:full[:INNER]");
 }
 
-TEST(ShardingOf, NumbersReachTheStrategyInsideARunTimeOne) {
+TEST(ShardingOf, ParametersReachTheStrategyInsideARunTimeStrategy) {
   const auto zero3 = sharding_of<RunTimeAny>(choice_of("zero3:persist=7:live=90:prefetch=2"));
   const sharding::Rules rules = zero3.rules();
   EXPECT_EQ(rules.facts.persistence_threshold, 7);
@@ -79,8 +79,8 @@ TEST(ShardingOf, NumbersReachTheStrategyInsideARunTimeOne) {
             "hybrid:2:full:zero2:layout=owned");
 }
 
-/// The whole of it is in docs/commands.
-TEST(ShardingHelp, NamesTheStrategiesAndWhatMayStandBehindEach) {
+/// The complete help is in docs/commands.
+TEST(ShardingHelp, ListsTheStrategiesAndTheirOptions) {
   const std::string help = sharding_help();
   for (const char* part :
        {"fsdp2 | fsdp2:no-reshard | fsdp2:K | zero1 | ",
@@ -101,7 +101,7 @@ Train parsed(std::string_view flags) {
   return *std::get<Bound<Train>>(parse(static_cast<int>(words.size()), words.data()));
 }
 
-TEST(WayFlags, AreTheCommandLineOfAConfigurationWithoutDefaults) {
+TEST(WayFlags, ContainOnlyTheNonDefaultFlagsOfAConfiguration) {
   for (const std::string flags :
        {"--sharding fsdp2", "--sharding zero1 --recompute",
         "--sharding hybrid:2:deferred --layout flat --sequence ulysses:2 --grad-accum 4 --recompute --offload "
@@ -111,15 +111,15 @@ TEST(WayFlags, AreTheCommandLineOfAConfigurationWithoutDefaults) {
   }
 }
 
-// A policy's text is what its flag says, so that logs can be copied to a command line.
+// A policy's text equals its flag, so that it can be copied from a log to a command line.
 
-TEST(PolicyText, OfAPrecisionIsItsFlag) {
+TEST(PolicyText, APrecisionPrintsAsItsFlag) {
   EXPECT_EQ(policy_text<Bf16Wire<Bf16Mixed>>(), to_text(PrecisionChoice::bf16_wire));
   EXPECT_EQ(policy_text<Fp32>(), to_text(PrecisionChoice::fp32));
   EXPECT_EQ(policy_text<Bf16Mixed>(), to_text(PrecisionChoice::bf16));
 }
 
-TEST(PolicyText, OfATilingIsItsFlag) {
+TEST(PolicyText, ATilingPrintsAsItsFlag) {
   for (const char* flag : {"off", "tiles:4", "tokens:512", "budget:1000000", "budget:auto"})
     EXPECT_EQ(policy_text(parse_tiling(flag)), flag);
   EXPECT_EQ(policy_text(tiling::Untiled{}), "off");

@@ -19,7 +19,7 @@ namespace fsdp::comm {
 template <class T>
 using Segments = std::span<const Segment<T>>;
 
-/// Self under another name.
+/// Self with a different name.
 template <class Mine>
 struct Own : Self<> {
   Mine split(int color);

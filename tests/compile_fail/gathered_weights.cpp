@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gathered weights are read-only views of their own: they are no tensors that an optimizer could step.
+// Gathered weights are a separate type of read-only views; an optimizer cannot update them.
 // expect 1: fsdp: an optimizer steps main weights at rest; gathered weights are read-only views
 // expect 2: Tensor<const float>
 #include <tessera/comm/threads.hpp>

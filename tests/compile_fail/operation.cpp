@@ -21,7 +21,7 @@ struct Named {
   fsdp::Tensor<float> x = {};
 };
 
-/// On the CPU it is lacking, unless case 0 gives it.
+/// An operation that the CPU does not implement, except in case 0.
 struct Negate : Named {
   auto tensors() const { return std::tie(x); }
   fsdp::device::Cost cost() const { return {.bytes = 2 * x.bytes()}; }
@@ -52,7 +52,7 @@ int scratch(const fsdp::device::Cpu::Planner&, const Negate&) { return 8; }
 void run(fsdp::device::Cpu::Stream&, const Negate&) {}
 #elif CASE == 6
 std::int64_t scratch(const fsdp::device::Cpu::Planner&, const Negate&) { return 8; }
-void run(fsdp::device::Cpu::Stream&, const Negate&) {}  // not with the scratch that it asks for
+void run(fsdp::device::Cpu::Stream&, const Negate&) {}  // does not take the scratch that the operation requests
 #endif
 
 }  // namespace elsewhere

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An optional member of the wrong type is refused; it is not taken for an absent one.
+// An optional member of the wrong type is refused instead of being treated as absent.
 // expect 1: fsdp: a policy has a text() that gives no text; make it std::string text() const, or static, without
 // expect 1: fsdp: a policy has a name that is no text; make it static constexpr std::string_view name
 // expect 1: fsdp: a sharding strategy has a mesh_axes that is no static constexpr int of 1 or 2
@@ -68,7 +68,7 @@ struct TextAsView {
   std::string_view text() const { return "view"; }
 };
 
-/// The schedules of all below are Zero3's; to judge them once more takes more than a second for each.
+/// All strategies below have the schedules of Zero3; checking them again would take more than a second each.
 template <class S>
 requires std::derived_from<S, Zero3>
 inline constexpr bool detail::judged_by_library<S> = true;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A Stack of a strategy that is not the library's, without the header that checks its schedules.
+// A Stack with a user-defined strategy, without the header that checks its schedules.
 // expect 1 first: fsdp: the schedules of a sharding strategy that is not the library's are checked while compiling
 // expect 2 first: add '#include <tessera/fsdp/sharding/own_strategy.hpp>' before the first Stack of the strategy
 // expect 3 first: fsdp: the schedules of a sharding strategy that is not the library's are checked while compiling

@@ -60,7 +60,8 @@
 
 #include "../support/broken_lists.hpp"
 
-// Every rule of the judge broken once. That both sentences are the same in full: tests/sharding/own_strategy_test.cpp.
+// Violates every rule of the schedule check once. tests/sharding/own_strategy_test.cpp checks that the compile-time and
+// run-time messages are identical.
 namespace fsdp::sharding {
 
 using test::Breaks;

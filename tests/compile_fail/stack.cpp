@@ -44,12 +44,12 @@ struct Bf16Main : Bf16Mixed {
   using Main = bf16;
 };
 
-/// Says nothing about wire types: float alone is supported.
+/// Does not declare wire types, so only float is supported.
 struct FloatOnly : comm::Threads<> {
   FloatOnly split(int color);
 };
 
-/// A whole communicator, but for exchanges.
+/// A complete communicator without exchanges.
 struct WithoutExchanges {
   using Device = device::Cpu;
   using Request = comm::Threads<>::Request;
@@ -99,7 +99,7 @@ struct OldLayout : Zero3 {
   using Layout = OfOneGroup;
 };
 
-/// As Eigen::Map<const Eigen::MatrixXf>.
+/// Like Eigen::Map<const Eigen::MatrixXf>.
 struct ColumnMajorMap {
   using Scalar = float;
   using Index = std::ptrdiff_t;

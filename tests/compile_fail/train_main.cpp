@@ -13,7 +13,7 @@ struct Tiles {
   std::int64_t tokens;
 };
 
-/// Nobody can start it.
+/// A communicator that cannot be started.
 struct Alone : comm::Self<> {
   Alone split(int color);
   static void run() = delete;

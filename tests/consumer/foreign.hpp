@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Four policies of somebody else's, none of which has a name: each does what a built-in one does, so that results can
-/// be compared.
+/// Four user-defined policies without names. Each behaves like a built-in policy, so that results can be compared.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +15,7 @@
 
 namespace mine {
 
-/// As FullyShard.
+/// Behaves like FullyShard.
 struct Sharding {
   using AtRest = fsdp::buffer::Shard;
   using Layout = fsdp::buffer::PerParameter;
@@ -27,7 +26,7 @@ struct Sharding {
   }
 };
 
-/// A whole communicator, which has Threads move what it is given.
+/// A complete communicator that forwards all calls to Threads.
 class Ranks {
   using Threads = fsdp::comm::Threads<>;
 
@@ -75,7 +74,7 @@ class Ranks {
   Threads threads_;
 };
 
-/// As Bf16Mixed.
+/// Behaves like Bf16Mixed.
 struct Precision {
   using Compute = fsdp::bf16;
   using Main = float;
@@ -83,7 +82,7 @@ struct Precision {
   using Reduce = float;
 };
 
-/// As TokensPerTile, with a number that is known at run time and has no default.
+/// Behaves like TokensPerTile, with a run-time number that has no default.
 class Tiles {
  public:
   explicit Tiles(std::int64_t tokens) : tokens_(tokens) {}

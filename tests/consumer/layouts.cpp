@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Prints the sizes of what a program and the library both read and write; other_compiler.sh compares them between two
+// Prints the sizes of types that are shared by a program and the library; other_compiler.sh compares them between two
 // compilers.
 #include <cstdio>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program of stacks that `tessera` does not hold. The first argument chooses one; the rest are flags of training.
+// A program with stacks that `tessera` does not contain. The first argument selects one; the others are training flags.
 #include <string_view>
 
 #include "foreign.hpp"

@@ -25,7 +25,7 @@ namespace {
 
 using test::NumberedSource;
 
-/// The samples of a micro-batch, by their first tokens, and the first row of its random numbers.
+/// Returns the first token of each sample of a micro-batch and the index of its first row of random numbers.
 std::pair<std::vector<std::int32_t>, std::int64_t> content_of(const TokenBatch& batch, std::int64_t length) {
   std::vector<std::int32_t> samples;
   for (const auto& tokens :
@@ -35,7 +35,7 @@ std::pair<std::vector<std::int32_t>, std::int64_t> content_of(const TokenBatch& 
   return {samples, batch.noise.first_row};
 }
 
-TEST(Batches, OfAPieceHaveTheSameSamplesAndRandomNumbersOnAnyNumberOfRanks) {
+TEST(Batches, APieceHasTheSameSamplesAndNoiseOnAnyNumberOfRanks) {
   constexpr int pieces = 8;
   constexpr std::int64_t batch = 16;
   const NumberedSource source;
@@ -66,14 +66,14 @@ TEST(Batches, OfAPieceHaveTheSameSamplesAndRandomNumbersOnAnyNumberOfRanks) {
   }
 }
 
-/// Appends a micro-batch's samples, and keeps the first row of the first.
+/// Appends the samples of a micro-batch; the first row stays that of the first micro-batch.
 void append(std::pair<std::vector<std::int32_t>, std::int64_t>& all,
             const std::pair<std::vector<std::int32_t>, std::int64_t>& next) {
   if (all.first.empty()) all.second = next.second;
   all.first.insert(all.first.end(), next.first.begin(), next.first.end());
 }
 
-TEST(Batches, OfAGroupAreThoseThatItsRanksReadWhereSequencesAreWhole) {
+TEST(Batches, AGroupReadsTheSamplesThatItsRanksWouldReadUnsharded) {
   constexpr std::int64_t batch = 24;
   const NumberedSource source;
   data::Sampler sampler(3, source.training(), batch);
@@ -110,7 +110,7 @@ TEST(Batches, OfAGroupAreThoseThatItsRanksReadWhereSequencesAreWhole) {
         }
 }
 
-TEST(Batches, OfOnePieceAloneAreWhatItsRankDraws) {
+TEST(Batches, DrawingOnePieceMatchesTheDrawOfItsRank) {
   constexpr int pieces = 4, ranks = 3;
   const NumberedSource source;
   const data::Sampler sampler(3, source.training(), 12);
@@ -126,7 +126,7 @@ TEST(Batches, OfOnePieceAloneAreWhatItsRankDraws) {
   }
 }
 
-TEST(Batches, WithoutPiecesAreOneForEachMicroBatchOfEachRank) {
+TEST(Batches, WithoutPiecesThereIsOneBatchPerMicroBatchAndRank) {
   const NumberedSource source;
   const data::Sampler sampler(3, source.training(), 12);
   for (const int rank : {0, 1, 2}) {

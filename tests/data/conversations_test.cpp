@@ -36,7 +36,7 @@ struct Chats : test::TemporaryFolder {
   std::filesystem::path file = path() / "made";
 };
 
-/// `count` of them, of 1 to `most` words a turn.
+/// Returns `count` conversations with 1 to `most` words per turn.
 std::string some_chats(int count, int most) {
   std::mt19937_64 random(3);
   std::string text;
@@ -46,7 +46,7 @@ std::string some_chats(int count, int most) {
 
 using Pairs = std::multimap<std::vector<std::int32_t>, std::vector<std::int32_t>>;  // inputs and targets
 
-TEST(PackedConversations, EachIsInOneWindowWholeAndADocumentOfItsOwn) {
+TEST(PackedConversations, EachConversationIsOneDocumentWithinOneWindow) {
   const Chats chats(some_chats(300, 20));
   const Conversations all(chats.file);
   ASSERT_EQ(all.size(), 300);
@@ -65,14 +65,14 @@ TEST(PackedConversations, EachIsInOneWindowWholeAndADocumentOfItsOwn) {
   Pairs found;
   for (std::int64_t window = 0; window < packed.training() + packed.validation(); ++window) {
     std::vector<std::int32_t> tokens(512), targets(512);
-    std::vector<std::int64_t> documents(1, 1024);  // as behind other windows
+    std::vector<std::int64_t> documents(1, 1024);  // as if other windows came before
     packed.fill(window, tokens.data(), targets.data(), documents);
     EXPECT_EQ(documents.back(), 1024 + 512);
     for (std::size_t d = 0; d + 1 < documents.size(); ++d) {
       const auto begin = documents[d] - 1024, end = documents[d + 1] - 1024;
       ASSERT_LT(begin, end);
       const std::vector<std::int32_t> part(targets.begin() + begin, targets.begin() + end);
-      if (std::ranges::all_of(part, [](std::int32_t t) { return t == -1; })) continue;  // what remains of a window
+      if (std::ranges::all_of(part, [](std::int32_t t) { return t == -1; })) continue;  // padding of the window
       found.emplace(std::vector<std::int32_t>(tokens.begin() + begin, tokens.begin() + end), part);
     }
   }
@@ -87,7 +87,7 @@ TEST(PackedConversations, WindowsAreNearlyFull) {
   EXPECT_GE(std::stoi(text.substr(at)), 97) << text;
 }
 
-TEST(PackedConversations, LongOnesAreNamedDroppedOrCut) {
+TEST(PackedConversations, LongConversationsAreErrorsDroppedOrCutAsConfigured) {
   std::string long_answer;
   for (int i = 0; i < 200; ++i) long_answer += "word ";
   const Chats chats(row("a", "b") + row("c", long_answer) + row(long_answer, "d"));
@@ -102,7 +102,7 @@ TEST(PackedConversations, LongOnesAreNamedDroppedOrCut) {
       "none of 3 conversations fits into 4 tokens");
 }
 
-TEST(PackedConversations, TokensBeyondTheVocabularyAreNamed) {
+TEST(PackedConversations, ReportsTokensOutsideTheVocabulary) {
   const Chats chats(row("a", "b"));
   const PackedConversations packed(chats.file, {.sequence_length = 64, .vocabulary = 10});
   std::vector<std::int32_t> tokens(64), targets(64);
@@ -110,7 +110,7 @@ TEST(PackedConversations, TokensBeyondTheVocabularyAreNamed) {
   EXPECT_INPUT_ERROR(packed.fill(0, tokens.data(), targets.data(), documents), "chats.jsonl line 1: holds token ");
 }
 
-TEST(Conversations, HalfEscapesAreReadAsReplacementsAndCounted) {
+TEST(Conversations, LoneSurrogateEscapesBecomeReplacementCharactersAndCount) {
   const std::string good = some_chats(40, 20);
   const auto tokens = [](const std::string& text) {
     const Chats chats(text);
@@ -129,14 +129,14 @@ TEST(Conversations, HalfEscapesAreReadAsReplacementsAndCounted) {
                      {" filled, 1 bytes that are not Unicode text were read as U+FFFD"});
 }
 
-TEST(Conversations, ErrorsNameFileAndLine) {
+TEST(Conversations, ErrorsReportFileAndLine) {
   EXPECT_INPUT_ERROR(Chats(row("a", "b") + "\n{\"messages\": 1}\n"), "chats.jsonl line 3: \"messages\" is not a list");
   EXPECT_INPUT_ERROR(Chats("\n\n"), "there is no conversation");
   const test::TemporaryFolder folder;
   EXPECT_INPUT_ERROR(ConversationTexts(std::vector{folder.write("a.txt", "x")}, tokenizer, "chatml"), "is no JSONL");
 }
 
-TEST(Conversations, NotesCountWhatIsNotWrittenAndNotRead) {
+TEST(Conversations, NotesCountOmittedPartsAndUnreadKeys) {
   const test::TemporaryFolder folder;
   std::string text = row("a", " ");
   for (int i = 0; i < 1200; ++i) text += R"({"source": "s", "id": null, )" + row("a", "b").substr(1);

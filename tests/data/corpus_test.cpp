@@ -29,7 +29,7 @@ std::string text_of(const Corpus& corpus, std::int64_t begin, std::int64_t count
   return {tokens.begin(), tokens.end()};
 }
 
-TEST(Corpus, AFolderIsItsFilesSortedByPath) {
+TEST(Corpus, AFolderIsReadAsItsFilesSortedByPath) {
   const TemporaryFolder folder;
   folder.write("b.txt", "second ");
   folder.write("a/z.txt", "first ");
@@ -81,14 +81,14 @@ std::string bytes_of(const Tokens& numbers, int width) {
   return bytes;
 }
 
-/// A token file as llm.c writes it.
+/// The content of a token file in the format of llm.c.
 std::string llm_c(std::uint32_t magic, std::uint32_t version, const Tokens& tokens, int width) {
   Tokens header(256);
   header[0] = magic, header[1] = version, header[2] = static_cast<std::uint32_t>(tokens.size());
   return bytes_of(header, 4) + bytes_of(tokens, width);
 }
 
-TEST(Corpus, TokenFilesOfLlmCAreKnownByTheirHeaders) {
+TEST(Corpus, TokenFilesOfLlmCAreRecognizedByTheirHeaders) {
   const TemporaryFolder folder;
   const Tokens first = {50256, 0, 65535, 7}, second = {1, 2};
   folder.write("gpt2/1.bin", llm_c(20240520, 1, first, 2));
@@ -105,7 +105,7 @@ TEST(Corpus, TokenFilesOfLlmCAreKnownByTheirHeaders) {
   EXPECT_EQ(tokens_of(llama3, 0, 3), large);
 }
 
-TEST(Corpus, TokensWithoutAHeaderAreSaidToBeTokens) {
+TEST(Corpus, TokensWithoutAHeaderAreReadIfTheFormatIsSpecified) {
   const TemporaryFolder folder;
   const Tokens tokens = {300, 0, 65535, 12};
   const auto u16 = folder.write("u16", bytes_of(tokens, 2)), u32 = folder.write("u32", bytes_of(tokens, 4));
@@ -115,7 +115,7 @@ TEST(Corpus, TokensWithoutAHeaderAreSaidToBeTokens) {
   EXPECT_EQ(corpus_of({u32}, TokenFormat::u16).size(), 8);
 }
 
-TEST(Corpus, TokenFilesThatCannotBeMeantAreInputErrors) {
+TEST(Corpus, InvalidOrMismatchedTokenFilesAreInputErrors) {
   const TemporaryFolder folder;
   const auto text = folder.write("text", "hello"), odd = folder.write("odd", std::string(7, 'x'));
   const auto known = folder.write("known.bin", llm_c(20240520, 1, {1, 2, 3}, 2));
@@ -142,7 +142,7 @@ TEST(Corpus, MissingOrEmptyDataAreInputErrors) {
   EXPECT_INPUT_ERROR(corpus_of({"/dev/null"}), "neither a file nor a folder");
 }
 
-TEST(Corpus, AFileThatShrinksMeanwhileIsAnInputErrorAndNoCrash) {
+TEST(Corpus, AFileThatShrinksWhileReadIsAnInputErrorNotACrash) {
   const TemporaryFolder folder;
   const auto path = folder.write("text", std::string(20000, 'x'));
   const Corpus corpus = corpus_of({path});

@@ -11,7 +11,7 @@
 namespace fsdp::data {
 namespace {
 
-TEST(DataNames, APathMayHaveAWeight) {
+TEST(DataNames, APathMayBeFollowedByAWeight) {
   const std::array texts = {std::string("a:0.7"), std::string("b/c:3e-1")};
   const DataNames names = parse_data(texts);
   EXPECT_EQ(names.paths, (std::vector<std::string>{"a", "b/c"}));
@@ -19,14 +19,14 @@ TEST(DataNames, APathMayHaveAWeight) {
   EXPECT_TRUE(parse_data(std::array{std::string("a"), std::string("b")}).weights.empty());
 }
 
-TEST(DataNames, APathThatIsThereWithItsColonIsAPath) {
+TEST(DataNames, AnExistingPathWithAColonIsAPath) {
   const test::TemporaryFolder folder;
   const std::string path = folder.write("a:1", "text").string();
   EXPECT_EQ(parse_data(std::array{path}).paths, std::vector<std::string>{path});
   EXPECT_EQ(parse_data(std::array{path + ":2"}).weights, std::vector<double>{2});
 }
 
-TEST(DataNames, WeightsThatCannotBeAreNamed) {
+TEST(DataNames, ReportsInvalidWeights) {
   const test::TemporaryFolder folder;
   const std::string a = folder.write("a", "text").string();
   const auto parse = [&](const std::string& weight) { return parse_data(std::array{a + ":" + weight}); };
@@ -38,7 +38,7 @@ TEST(DataNames, WeightsThatCannotBeAreNamed) {
   EXPECT_INPUT_ERROR(parse_data(std::array{a + ":1", a}), "has no weight, and others have one");
 }
 
-TEST(DataNames, AreReadAgainByAnotherRankWhateverTheirPathsHold) {
+TEST(DataNames, RoundTripBetweenRanksWithAnyCharactersInPaths) {
   const DataNames names{.paths = {"a b", "new\nline", "\xff\"\\"}, .weights = {0.1, 1e-300, 3}};
   EXPECT_EQ(names_from_text(to_text(names)), names);
   EXPECT_EQ(names_from_text(to_text(DataNames{})), DataNames{});

@@ -29,22 +29,22 @@ struct Texts : test::TemporaryFolder {
 
 const std::string gbk = "\xd1\xb5\xc1\xb7\xca\xfd\xbe\xdd";
 
-TEST(Encodings, AFileOfWhichMoreThanOneInAHundredBytesIsNotUtf8IsRefused) {
+TEST(Encodings, RefusesAFileWithMoreThanOnePercentInvalidUtf8) {
   const Texts texts;
   EXPECT_INPUT_ERROR(texts.tokenized(texts.write("a.txt", "abc" + gbk + "\n")),
                      "a.txt is not UTF-8: 6 of its 12 bytes are not, the first at byte 5; convert it");
   EXPECT_EQ(texts.tokenized(texts.write("a.txt", std::string(99, 'x') + "\xff")).replaced_bytes, 1);
   EXPECT_INPUT_ERROR(texts.tokenized(texts.write("a.txt", std::string(98, 'x') + "\xff")), "1 of its 99 bytes");
-  const std::string late = std::string(3'000'000, 'x') + "\n" + std::string(100'000, '\xfe');  // not in its first bytes
+  const std::string late = std::string(3'000'000, 'x') + "\n" + std::string(100'000, '\xfe');  // invalid at the end
   EXPECT_INPUT_ERROR(texts.tokenized(texts.write("a.txt", late)),
                      "100000 of its 3100001 bytes are not, the first at "
                      "byte 3000001");
   EXPECT_FALSE(std::filesystem::exists(texts.path() / "out/tokens.json"));
-  const std::string head = std::string(200, '\xfe') + std::string(100'000, 'x');  // few of all, many of the first
+  const std::string head = std::string(200, '\xfe') + std::string(100'000, 'x');  // few invalid bytes, at the beginning
   EXPECT_EQ(texts.tokenized(texts.write("a.txt", head)).replaced_bytes, 200);
 }
 
-TEST(Encodings, CountsGoOnWhereTokenizingWasInterruptedAndStayWithTheTokens) {
+TEST(Encodings, CountsOfInvalidBytesSurviveAnInterruption) {
   const Texts texts;
   std::string text;
   for (int i = 0; i < 60'000; ++i) text += i % 100 == 0 ? "line \xff of words\n" : "a line of more words\n";
@@ -71,13 +71,13 @@ TEST(Encodings, CountsGoOnWhereTokenizingWasInterruptedAndStayWithTheTokens) {
                       "read as U+FFFD"});
 }
 
-TEST(Encodings, HalfEscapesInRecordsAreReadAsBytesThatAreNotUtf8) {
+TEST(Encodings, LoneSurrogateEscapesCountAsInvalidUtf8) {
   const Texts texts;
   const text::Tokenizer gpt2 = text::Tokenizer::read(tokenizer);
   const std::string line = "{\"text\":\"a fine line of words\"}\n";
   std::string good;
   for (int i = 0; i < 20; ++i) good += line;
-  const auto last_text = [&](const std::string& more) {  // of the last document
+  const auto last_text = [&](const std::string& more) {  // decodes the last document
     const Tokenized made = texts.tokenized(texts.write("a.jsonl", good + more));
     EXPECT_EQ(made.total.documents, 21);
     const Corpus corpus(std::vector{texts.path() / "out"});
@@ -98,7 +98,7 @@ TEST(Encodings, HalfEscapesInRecordsAreReadAsBytesThatAreNotUtf8) {
                      "a.jsonl: 9 of its 660 bytes up to line 21 are not Unicode text: escapes of half a character");
 }
 
-TEST(Encodings, WideOnesAreNamedByTheirByteOrderMark) {
+TEST(Encodings, Utf16AndUtf32AreReportedByTheirByteOrderMark) {
   const Texts texts;
   for (const auto& [mark, name] : {std::pair{"\xff\xfe"s, "UTF-16"},
                                    {"\xfe\xff"s, "UTF-16"},
@@ -114,7 +114,7 @@ TEST(Encodings, WideOnesAreNamedByTheirByteOrderMark) {
   }
 }
 
-TEST(Encodings, ANulInWhatIsTextByItsNameIsSaid) {
+TEST(Encodings, ReportsANulByteInATextFile) {
   const Texts texts;
   for (const char* name : {"a.txt", "a.jsonl", "a.JL"}) {
     const auto path = texts.write(name, "{\"text\": \"a\0b\"}\n"s);
@@ -135,7 +135,7 @@ TEST(Encodings, ANulInWhatIsTextByItsNameIsSaid) {
                      "there is no text in " + folder + " (left out: texts with a NUL 5 (" + folder + "/a.JL, ...))");
 }
 
-TEST(Encodings, TheByteOrderMarkOfUtf8IsNoText) {
+TEST(Encodings, TheUtf8ByteOrderMarkIsNotPartOfTheText) {
   const Texts texts;
   const auto plain = texts.write("a.txt", "hello"), marked = texts.write("b.txt", "\xEF\xBB\xBFhello");
   EXPECT_EQ(texts.tokenized(marked).total.tokens, texts.tokenized(plain).total.tokens);

@@ -23,7 +23,7 @@ Corpus corpus_of(const std::filesystem::path& path, TokenFormat format = TokenFo
   return Corpus(std::vector{path}, format);
 }
 
-/// Whole numbers of `width` bytes, as numpy's tofile writes them.
+/// Integers of `width` bytes, in the format of numpy's tofile.
 template <class Number>
 std::string integers(int count, const Number& number, std::size_t width) {
   std::string bytes;
@@ -62,7 +62,7 @@ const std::vector<std::pair<std::string, std::string>> formats = {
     {"version https://git-lfs.github.com/spec/v1\noid sha256:12\nsize 5\n"s, "a pointer of Git LFS, without the data"},
 };
 
-TEST(FileKinds, KnownFormatsAreNeitherTokensNorText) {
+TEST(FileKinds, KnownBinaryFormatsAreNeitherTokensNorText) {
   const TemporaryFolder folder;
   for (const auto& [bytes, name] : formats) {
     SCOPED_TRACE(name);
@@ -73,7 +73,7 @@ TEST(FileKinds, KnownFormatsAreNeitherTokensNorText) {
   }
 }
 
-TEST(FileKinds, InFoldersTheyAreLeftOutAndCountedByKind) {
+TEST(FileKinds, KnownBinaryFormatsInFoldersAreSkippedAndCounted) {
   const TemporaryFolder folder;
   folder.write("all/a.gz", formats[0].first);
   folder.write("all/b.gz", formats[0].first);
@@ -89,24 +89,24 @@ TEST(FileKinds, InFoldersTheyAreLeftOutAndCountedByKind) {
   EXPECT_INPUT_ERROR(corpus_of(folder.path() / "all"), "compressed by gzip 2");
 }
 
-TEST(FileKinds, APointerOfGitLfsIsRefusedInFoldersToo) {
+TEST(FileKinds, AGitLfsPointerIsRefusedInFoldersToo) {
   const TemporaryFolder folder;
   folder.write("a.txt", "hello");
   folder.write("b.txt", formats.back().first);
   EXPECT_INPUT_ERROR(corpus_of(folder.path()),
                      "b.txt is a pointer of Git LFS, without the data, which is not read; "
                      "fetch the data by git lfs pull");
-  folder.write("b.txt", formats.back().first + std::string(2000, 'x'));  // a text about it
+  folder.write("b.txt", formats.back().first + std::string(2000, 'x'));  // a text about the format
   EXPECT_GT(corpus_of(folder.path()).size(), 2000);
 }
 
-TEST(FileKinds, ATextMayBeginWithTheLettersOfAFormat) {
+TEST(FileKinds, ATextFileMayBeginWithTheMagicBytesOfAFormat) {
   const TemporaryFolder folder;
   for (const char* text : {"PAR1 is a gene", "GGUF is read elsewhere", "%PDF-1.4 begins a document", "FEA1"})
     EXPECT_EQ(corpus_of(folder.write("a.txt", text)).size(), std::ssize(std::string_view(text)));
 }
 
-TEST(FileKinds, ANumpyFileIsNamedWithItsTypeAndShape) {
+TEST(FileKinds, ANumpyFileIsReportedWithItsTypeAndShape) {
   const TemporaryFolder folder;
   const auto path = folder.write("a.npy", numpy("<i8", integers(3000, of_gpt2, 8)));
   EXPECT_INPUT_ERROR(corpus_of(path, TokenFormat::u16),
@@ -116,7 +116,7 @@ TEST(FileKinds, ANumpyFileIsNamedWithItsTypeAndShape) {
   EXPECT_INPUT_ERROR(corpus_of(hostile, TokenFormat::u16), "(dtype ?, shape (3000,))");
 }
 
-TEST(FileKinds, WiderIntegersAreNotReadAsNarrowOnes) {
+TEST(FileKinds, WiderIntegersAreNotReadAsNarrowTokens) {
   const TemporaryFolder folder;
   const auto write = [&](int count, const auto& number, std::size_t width) {
     return folder.write("tokens", integers(count, number, width));
@@ -133,20 +133,20 @@ TEST(FileKinds, WiderIntegersAreNotReadAsNarrowOnes) {
                       TokenFormat::u16)
                 .size(),
             3000);
-  const auto few = [](int i) { return i % 5; };  // such as bases of genomes
+  const auto few = [](int i) { return i % 5; };  // few distinct tokens, as for bases of genomes
   EXPECT_EQ(corpus_of(write(3000, few, 2), TokenFormat::u16).size(), 3000);
-  const auto end = [](int i) { return i < 15000 ? of_gpt2(i) : i % 2 * of_gpt2(i); };  // zeros in a part alone
+  const auto end = [](int i) { return i < 15000 ? of_gpt2(i) : i % 2 * of_gpt2(i); };  // zeros in the second half only
   EXPECT_EQ(corpus_of(write(30000, end, 2), TokenFormat::u16).size(), 30000);
 }
 
-TEST(FileKinds, TextIsNoTokens) {
+TEST(FileKinds, TextIsNotReadAsTokens) {
   const TemporaryFolder folder;
   const auto path = folder.write("prepare.py", "import numpy\n" + std::string(99, '#') + "\n\n");
   EXPECT_INPUT_ERROR(corpus_of(path, TokenFormat::u16), "prepare.py is text, and --data-format u16 is of files that");
   EXPECT_INPUT_ERROR(corpus_of(folder.path(), TokenFormat::u32), "prepare.py is text");
 }
 
-TEST(FileKinds, MegatronsIndexIsNoTokens) {
+TEST(FileKinds, AMegatronIndexIsNotReadAsTokens) {
   const TemporaryFolder folder;
   folder.write("corpus.idx", "MMIDIDX\0\0"s + std::string(99, '\0'));
   const auto tokens = folder.write("corpus.bin", integers(100, of_gpt2, 2));
@@ -163,7 +163,7 @@ struct Folder : TemporaryFolder {
   }
 };
 
-TEST(InputFiles, HiddenNamesAndLeftoversOfEditorsAreLeftOutOfFolders) {
+TEST(InputFiles, HiddenFilesAndEditorBackupsInFoldersAreSkipped) {
   const Folder folder;
   for (const char* name : {"data/.git/config", "data/.git/HEAD", "data/.DS_Store", "data/a.txt", "data/b.txt~",
                            "data/#c.txt#", "data/d.swp", "data/sub/.e.txt", "data/sub/f.tmp", "data/sub/g.TXT",
@@ -177,7 +177,7 @@ TEST(InputFiles, HiddenNamesAndLeftoversOfEditorsAreLeftOutOfFolders) {
   EXPECT_EQ(inputs.left_out.binary(), 0);
 }
 
-TEST(InputFiles, HiddenNamesThatAreGivenAreRead) {
+TEST(InputFiles, HiddenFilesThatAreGivenExplicitlyAreRead) {
   const Folder folder;
   folder.write(".cache/.hidden", "x");
   folder.write(".cache/a.txt", "x");

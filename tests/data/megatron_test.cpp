@@ -48,7 +48,7 @@ std::vector<std::uint32_t> tokens_of(const std::filesystem::path& path) {
   return tokens;
 }
 
-TEST(Megatron, TokensAreReadByTheIndexTheFileTheirPrefixOrTheirFolder) {
+TEST(Megatron, TokensAreFoundByIndexDataFilePrefixOrFolder) {
   const test::TemporaryFolder folder;
   folder.write("a.idx", IndexFile{}.text());
   folder.write("a.bin", bytes_of(std::vector<std::uint16_t>{1, 2, 3, 4, 65535}));
@@ -70,7 +70,7 @@ void expect_type(std::uint8_t type, const std::vector<T>& tokens, const std::vec
   EXPECT_EQ(tokens_of(folder.path() / "a"), wanted) << int{type};
 }
 
-TEST(Megatron, EveryTypeOfTokensIsReadAndNoneIsNegative) {
+TEST(Megatron, EveryTokenTypeIsReadAndNegativeTokensBecomeInvalid) {
   constexpr std::uint32_t none = 0xFFFFFFFF;
   expect_type<std::uint8_t>(1, {0, 200}, {0, 200});
   expect_type<std::int8_t>(2, {5, -1}, {5, none});
@@ -80,7 +80,7 @@ TEST(Megatron, EveryTypeOfTokensIsReadAndNoneIsNegative) {
   expect_type<std::uint16_t>(8, {40'000}, {40'000});
 }
 
-TEST(Megatron, HostileIndexesAreRefused) {
+TEST(Megatron, MaliciousIndexesAreRefused) {
   const test::TemporaryFolder folder;
   folder.write("a.bin", bytes_of(std::vector<std::uint16_t>{1, 2, 3, 4, 5}));
   const auto read = [&](const IndexFile& file, std::size_t cut = 0, const std::string& more = "") {
@@ -104,7 +104,7 @@ TEST(Megatron, HostileIndexesAreRefused) {
   EXPECT_INPUT_ERROR(read({.lengths = {3, 0, 1}}), "its sequences end at byte 8, and ");
 }
 
-TEST(Megatron, AnIndexWithModesIsReadIfAllOfThemAreText) {
+TEST(Megatron, AMultimodalIndexIsReadIfAllSequencesAreText) {
   const test::TemporaryFolder folder;
   folder.write("a.bin", bytes_of(std::vector<std::uint16_t>{1, 2, 3, 4, 5}));
   EXPECT_EQ(read_megatron_index(folder.write("a.idx", IndexFile{}.text() + std::string(3, '\0'))).tokens, 5);
@@ -112,7 +112,7 @@ TEST(Megatron, AnIndexWithModesIsReadIfAllOfThemAreText) {
                      "a.idx: sequence 2 has the mode 2, as images of a multimodal set");
 }
 
-TEST(Megatron, TheDocumentsOfAnIndexBeginAtTheirFirstTokens) {
+TEST(Megatron, DocumentsBeginAtTheirFirstTokens) {
   const test::TemporaryFolder folder;
   folder.write("a.bin", bytes_of(std::vector<std::uint16_t>{1, 2, 3, 4, 5}));
   const auto documents = [&](const std::vector<std::int64_t>& entries) {
@@ -128,7 +128,7 @@ TEST(Megatron, TheDocumentsOfAnIndexBeginAtTheirFirstTokens) {
   EXPECT_INPUT_ERROR(documents({1, 3}), "document 0 begins at sequence 1");
 }
 
-TEST(Megatron, TheIndexSeparatesDocumentsIfItIsRequested) {
+TEST(Megatron, TheIndexSeparatesDocumentsIfRequested) {
   const test::TemporaryFolder folder;
   folder.write("a.idx", IndexFile{.lengths = {3, 4, 6}, .places = {0, 6, 14}, .documents = {0, 1, 2, 3}}.text());
   folder.write("a.bin", bytes_of(std::vector<std::uint16_t>{1, 2, 3, 1, 2, 3, 4, 1, 2, 3, 4, 5, 6}));
@@ -157,11 +157,11 @@ TEST(Megatron, TheIndexSeparatesDocumentsIfItIsRequested) {
                      "--document-separator 'indx' is not a whole number and not index");
 }
 
-TEST(Megatron, ATokenThatTheModelLacksIsNamedWithItsFileAndByte) {
+TEST(Megatron, ATokenOutsideTheVocabularyIsReportedWithFileAndByte) {
   const test::TemporaryFolder folder;
   folder.write("a.idx", IndexFile{.type = 3}.text());
   folder.write("a.bin", bytes_of(std::vector<std::int16_t>{1, 2, 3, -4, 5}));
-  std::filesystem::create_directory(folder.path() / "a");  // as --checkpoint-dir a makes it
+  std::filesystem::create_directory(folder.path() / "a");  // as --checkpoint-dir a creates it
   const Corpus corpus(std::vector{folder.path() / "a"});
   const Windows windows(corpus, 2, 0, 100);
   std::vector<std::int32_t> tokens(2), targets(2);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A source whose tokens say which sample they are of.
+/// A source whose tokens identify their sample.
 #pragma once
 
 #include <cstddef>
@@ -14,8 +14,8 @@
 
 namespace fsdp::test {
 
-/// Each of `windows` samples is a sequence of tokens that follow from its number; all are for training. Of sample n the
-/// first n % length targets are ignored.
+/// The tokens of each of the `windows` samples are computed from its index; all samples are for training. The first n %
+/// length targets of sample n are ignored.
 struct NumberedSource {
   using Batch = TokenBatch;
   struct Storage {

@@ -18,7 +18,7 @@ const std::filesystem::path tokenizer = TESSERA_TEST_DATA "/text/tokenizers/gpt2
 constexpr const char* mark = "\xEF\xBB\xBF";  // a byte order mark
 
 struct Texts : test::TemporaryFolder {
-  /// The documents of a file, each between "|".
+  /// The documents of a file, separated by "|".
   std::string documents(const std::string& name, const std::string& content, std::int64_t shard_tokens = 1 << 20) {
     std::filesystem::remove_all(path() / "out");
     Tokenizing tokenizing({.inputs = {write(name, content)},
@@ -35,7 +35,7 @@ struct Texts : test::TemporaryFolder {
   }
 };
 
-TEST(Records, JsonFilesHoldRecordsAsLinesOrAsOneArray) {
+TEST(Records, JsonFilesContainRecordsAsLinesOrAsOneArray) {
   Texts texts;
   const std::string lines = "{\"text\":\"a cat\"}\n{\"text\":\"a dog\"}\n",
                     array = "[{\"text\":\"a cat\"},{\"text\":\"a dog\"}]";
@@ -53,7 +53,7 @@ TEST(Records, JsonFilesHoldRecordsAsLinesOrAsOneArray) {
   EXPECT_EQ(texts.documents("a.ipynb", array), array + "|");
 }
 
-TEST(Records, TheirNameIsWarnedOfWhereItMakesThemText) {
+TEST(Records, WarnsIfAFileNameMakesRecordsReadAsText) {
   const Texts texts;
   const auto record = texts.write("data/part-00000", "{\"text\": \"a\"}\n{\"text\": \"b\"}\n");
   texts.write("data/a.jsonl", "{\"text\": \"a\"}\n");
@@ -73,7 +73,7 @@ TEST(Records, BracketsAndQuotesInsideStringsDoNotEndARecord) {
             "]},[{ \" \\|,|");
 }
 
-TEST(Records, AnArrayInManyPiecesIsTheSameLines) {
+TEST(Records, AnArrayReadInChunksGivesTheSameDocumentsAsLines) {
   Texts texts;
   std::string lines, array = "[";
   for (int i = 0; i < 300; ++i) {
@@ -82,13 +82,13 @@ TEST(Records, AnArrayInManyPiecesIsTheSameLines) {
     lines += record + "\n";
     array += (i > 0 ? " ,\n " : "") + record;
   }
-  lines += "{\"text\": \"" + std::string(1'300'000, 'y') + "\"}\n";  // longer than a piece
+  lines += "{\"text\": \"" + std::string(1'300'000, 'y') + "\"}\n";  // longer than a chunk
   array += ",{\"text\": \"" + std::string(1'300'000, 'y') + "\"}" + std::string(1'200'000, ' ') + "]" +
            std::string(1'200'000, '\n');
   EXPECT_EQ(texts.documents("a.json", array, 40'000), texts.documents("b.jsonl", lines));
 }
 
-TEST(Records, TokenizingAnArrayGoesOnWhereItWasInterrupted) {
+TEST(Records, TokenizingAnArrayResumesAfterAnInterruption) {
   Texts texts;
   std::string array = "[";
   for (int i = 0; i < 9000; ++i)
@@ -113,7 +113,7 @@ TEST(Records, TokenizingAnArrayGoesOnWhereItWasInterrupted) {
   EXPECT_EQ(a, b);
 }
 
-TEST(Records, WhatIsNoRecordIsNamed) {
+TEST(Records, InvalidRecordsAreReportedWithTheirPosition) {
   Texts texts;
   const auto read = [&](const std::string& content, const std::string& name = "a.json") {
     return texts.documents(name, content);
@@ -133,7 +133,7 @@ TEST(Records, WhatIsNoRecordIsNamed) {
   EXPECT_INPUT_ERROR(read("{\"data\": [{\"text\": \"a\"}]}"), "a.json line 1: has no \"text\"");
 }
 
-TEST(Records, WithoutATokenizerTheyAreRefusedUnlessBytesAreAskedFor) {
+TEST(Records, WithoutATokenizerAreRefusedUnlessBytesAreRequested) {
   const test::TemporaryFolder folder;
   for (const char* content : {"{\"text\":\"a\"}\n", "[{\"text\":\"a\"}]", "{\n\"text\":\"a\"}\n"}) {
     const auto path = folder.write("a.json", content);

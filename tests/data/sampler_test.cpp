@@ -39,7 +39,7 @@ TEST(Permutation, HasEveryValueOnceForEverySize) {
     EXPECT_EQ(sorted(values_of(Permutation(7, 3, size), size)), all_below(size)) << size;
 }
 
-TEST(Permutation, IsTheSameForEver) {
+TEST(Permutation, MatchesRecordedValues) {
   EXPECT_EQ(values_of(Permutation(1, 0, 10), 10), (List{4, 2, 8, 7, 9, 0, 3, 5, 1, 6}));
 }
 
@@ -56,7 +56,7 @@ TEST(Permutation, SpreadsFirstValuesEvenly) {
   for (const int count : counts) EXPECT_NEAR(count, 1000, 150);  // 5 standard deviations
 }
 
-TEST(Sampler, NoWindowTwiceInAnEpochAlsoWhereABatchSpansTwo) {
+TEST(Sampler, NoWindowRepeatsWithinAnEpochEvenIfABatchSpansTwo) {
   Sampler sampler(5, 23, 4);
   List drawn;
   while (drawn.size() < 3 * 23) {
@@ -78,7 +78,8 @@ TEST(Sampler, ABatchMayBeLargerThanTheData) {
   EXPECT_EQ(sampler.position(), (Position{.epoch = 2, .index = 2}));
 }
 
-/// The pieces that ranks take, round after round, and the number of them that a rank has by its first micro-batches.
+/// Returns the pieces in the order in which ranks take them, round by round, and checks the number of pieces of each
+/// rank.
 List pieces_taken(int pieces, int ranks) {
   List taken;
   for (int m = 0; m < sharding::micro_batches_of(pieces, ranks); ++m)
@@ -90,12 +91,12 @@ List pieces_taken(int pieces, int ranks) {
   return taken;
 }
 
-TEST(Pieces, EachIsOfOneRankInOrderAlsoWhereRanksDoNotDivideThemOrAreMore) {
+TEST(Pieces, EachPieceGoesToOneRankInOrderForAnyNumberOfRanks) {
   for (const int pieces : {1, 2, 7, 8, 12})
     for (int ranks = 1; ranks <= 15; ++ranks) EXPECT_EQ(pieces_taken(pieces, ranks), all_below(pieces)) << ranks;
 }
 
-TEST(Sampler, PiecesAreTheBatchOneBehindAnotherWhereverTheyBegin) {
+TEST(Sampler, PiecesConcatenateToTheBatch) {
   for (const std::int64_t pieces : {1, 2, 3, 4, 6, 12}) {
     Sampler sampler(9, 17, 12);
     for (std::int64_t step = 0; step < 5; ++step) {
@@ -112,14 +113,14 @@ TEST(Sampler, PiecesAreTheBatchOneBehindAnotherWhereverTheyBegin) {
   }
 }
 
-TEST(Sampler, APieceThatIsNoneIsAnError) {
+TEST(Sampler, AnInvalidPieceIsAnError) {
   const Sampler sampler(9, 17, 12);
   EXPECT_THROW(sampler.slice({.piece = 4, .pieces = 4}), Error);
   EXPECT_THROW(sampler.slice({.piece = -1, .pieces = 4}), Error);
   EXPECT_THROW(sampler.slice({.piece = 0, .pieces = 5}), Error);
 }
 
-TEST(Sampler, GoesOnWhereItWasRestored) {
+TEST(Sampler, ContinuesFromARestoredPosition) {
   Sampler first(9, 17, 4);
   for (int step = 0; step < 6; ++step) first.advance();
   Sampler second(9, 17, 4);
@@ -137,7 +138,7 @@ TEST(Sampler, APositionOfOtherDataIsAnInputError) {
   EXPECT_INPUT_ERROR(sampler.restore({.epoch = -1, .index = 0}), "epoch -1");
 }
 
-TEST(CheckBatch, NamesTheNearestSizesThatWork) {
+TEST(CheckBatch, SuggestsTheNearestValidSizes) {
   EXPECT_NO_THROW(check_batch(12, 3, 4));
   EXPECT_INPUT_ERROR(check_batch(7, 2, 2), "shared by 2 ranks x 2 micro-batches; the nearest sizes that can: 4 and 8");
   EXPECT_INPUT_ERROR(check_batch(3, 2, 2), "nearest sizes that can: 4");
@@ -145,7 +146,7 @@ TEST(CheckBatch, NamesTheNearestSizesThatWork) {
   EXPECT_INPUT_ERROR(check_batch(4, 1, 0), "at least 1");
 }
 
-TEST(CheckPieces, NamesTheNearestSizesThatWork) {
+TEST(CheckPieces, SuggestsTheNearestValidSizes) {
   EXPECT_NO_THROW(check_pieces(16, 8));
   EXPECT_INPUT_ERROR(check_pieces(10, 8),
                      "a batch of 10 sequences cannot be cut into 8 pieces (--sharding ...:pieces=8); the nearest sizes "

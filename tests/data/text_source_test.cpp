@@ -25,9 +25,9 @@ static_assert(check_source<TextSource>() && !Source<Windows>);
 
 std::vector<std::int32_t> values(Tensor<const std::int32_t> list) { return {list.data(), list.data() + list.numel()}; }
 
-TEST(TextSource, GivesWindowsAsABatchWhoseMissingSequencesHaveNoTargets) {
+TEST(TextSource, PadsABatchWithSequencesWithoutTargets) {
   const test::TemporaryFolder folder;
-  const std::array paths = {folder.write("text", "abcdefghijklm")};  // 4 windows of 3, of which 1 is held out
+  const std::array paths = {folder.write("text", "abcdefghijklm")};  // 4 windows of 3, the last for validation
   const TextSource source(paths, 3, 0.25, 256, std::nullopt);
   EXPECT_EQ(source.training(), 3);
   EXPECT_EQ(source.validation(), 1);
@@ -56,7 +56,7 @@ TEST(TextSource, ASeparatorEndsDocuments) {
   EXPECT_THROW(batch.pattern(), LogicError);
 }
 
-TEST(TextSource, OfTokensSaysSoAndTakesAnySeparatorOfTheVocabulary) {
+TEST(TextSource, TokenFilesAreReportedAndAcceptAnySeparatorToken) {
   const test::TemporaryFolder folder;
   const std::array paths = {folder.write("u16", std::string("\1\0\2\1\3\0\4\0\5\0", 10))};
   const TextSource source(paths, 4, 0, 1000, 258, TokenFormat::u16);
@@ -72,7 +72,7 @@ TEST(TextSource, OfTokensSaysSoAndTakesAnySeparatorOfTheVocabulary) {
                      "--document-separator 256 must be a byte: 0 to 255");
 }
 
-TEST(TextSource, NumbersOfAnotherTypeAreSeenBeforeTheFirstStep) {
+TEST(TextSource, AWrongTokenTypeIsDetectedBeforeTheFirstStep) {
   const test::TemporaryFolder folder;
   std::string big_endian;
   for (int i = 0; i < 400; ++i) big_endian += {'\0', static_cast<char>(i < 200 ? 0 : 1 + i % 100)};
@@ -81,7 +81,7 @@ TEST(TextSource, NumbersOfAnotherTypeAreSeenBeforeTheFirstStep) {
                      "u16 holds token 5376, which is not below the model's vocabulary of 1000, at byte 440");
 }
 
-TEST(TextSource, OfSeveralCorporaDrawsByTheirWeights) {
+TEST(TextSource, DrawsFromSeveralCorporaByTheirWeights) {
   const test::TemporaryFolder folder;
   const std::vector<WeightedFiles> files = {{.paths = {folder.write("a", std::string(401, 'a'))}, .weight = 3},
                                             {.paths = {folder.write("b", std::string(81, 'b'))}, .weight = 1}};
@@ -106,7 +106,7 @@ TEST(TextSource, OfSeveralCorporaDrawsByTheirWeights) {
   EXPECT_EQ(std::count_if(drawn.begin(), drawn.end(), [&](std::int64_t sample) { return letter_of(sample) == 'a'; }),
             180);
 
-  Sampler resumed = sampler_of(source, 7, 8);  // by pieces, from a position that was saved
+  Sampler resumed = sampler_of(source, 7, 8);  // continues piece by piece from a saved position
   Sampler before = sampler_of(source, 7, 8);
   for (int step = 0; step < 20; ++step) before.advance();
   resumed.restore(before.position());
@@ -129,7 +129,7 @@ class WindowsTest : public ::testing::Test {
   TemporaryFolder folder_;
 };
 
-TEST(Documents, BeginWithTheWindowAndAfterEverySeparator) {
+TEST(Documents, BeginAtTheWindowStartAndAfterEverySeparator) {
   const auto lengths = [](const std::string& window, std::vector<std::int64_t> before = {0}) {
     const std::vector<std::int32_t> tokens(window.begin(), window.end());
     append_documents(tokens, ';', before);
@@ -139,11 +139,11 @@ TEST(Documents, BeginWithTheWindowAndAfterEverySeparator) {
   EXPECT_EQ(lengths("abcd"), (Lengths{0, 4}));
   EXPECT_EQ(lengths("ab;c"), (Lengths{0, 3, 4}));
   EXPECT_EQ(lengths(";a;;b"), (Lengths{0, 1, 3, 4, 5}));
-  EXPECT_EQ(lengths("abc;"), (Lengths{0, 4}));  // nothing follows in this window
+  EXPECT_EQ(lengths("abc;"), (Lengths{0, 4}));  // no document follows in this window
   EXPECT_EQ(lengths("a;b", {0, 2, 7}), (Lengths{0, 2, 7, 9, 10}));
 }
 
-TEST_F(WindowsTest, AreConsecutiveAndEachTokenHasItsNext) {
+TEST_F(WindowsTest, AreConsecutiveAndTargetsAreTheNextTokens) {
   const Corpus text = corpus("abcdefghi");
   const Windows windows(text, 4, 0);
   ASSERT_EQ(windows.count(), 2);
@@ -156,13 +156,13 @@ TEST_F(WindowsTest, AreConsecutiveAndEachTokenHasItsNext) {
   EXPECT_THROW(windows.fill(2, tokens.data(), targets.data()), LogicError);
 }
 
-TEST_F(WindowsTest, TheGoldenTextHasSix) {
+TEST_F(WindowsTest, TheGoldenTextHasSixWindows) {
   const std::vector<std::filesystem::path> paths = {test::golden("llama-gqa") / "text.bin"};
   const Corpus text(paths);
   EXPECT_EQ(Windows(text, 17, 0).training(), 6);
 }
 
-TEST_F(WindowsTest, TheLastPartIsHeldOut) {
+TEST_F(WindowsTest, TheLastPartIsHeldOutForValidation) {
   const Corpus text = corpus(std::string(1001, 'x'));
   const Windows windows(text, 10, 0.25);
   EXPECT_EQ(windows.training(), 75);
@@ -174,7 +174,7 @@ TEST_F(WindowsTest, TheLastPartIsHeldOut) {
   EXPECT_TRUE(evenly_spread(100, 0, 5).empty());
 }
 
-TEST_F(WindowsTest, WhatCannotWorkIsAnInputErrorWithBothNumbers) {
+TEST_F(WindowsTest, InvalidLengthsAndFractionsAreInputErrors) {
   const Corpus text = corpus("abcdefgh");
   EXPECT_INPUT_ERROR(Windows(text, 8, 0), "a sequence of 8 tokens and the next one do not fit into the 8 bytes");
   EXPECT_INPUT_ERROR(Windows(text, 0, 0), "at least 1");
@@ -183,7 +183,7 @@ TEST_F(WindowsTest, WhatCannotWorkIsAnInputErrorWithBothNumbers) {
   EXPECT_INPUT_ERROR(Windows(text, 4, 0.5), "leave none to train on");
 }
 
-TEST_F(WindowsTest, ATokenOutsideTheVocabularyIsAnInputErrorHoweverLarge) {
+TEST_F(WindowsTest, ATokenOutsideTheVocabularyIsAnInputError) {
   const std::array paths = {folder_.write("u32", std::string("\1\0\0\0\2\0\0\0\xff\xff\xff\xff", 12))};
   const Corpus tokens(paths, TokenFormat::u32);
   std::vector<std::int32_t> first(2), next(2);
@@ -198,7 +198,7 @@ TEST_F(WindowsTest, AByteOutsideTheVocabularyIsAnInputError) {
   EXPECT_INPUT_ERROR(Windows(text, 7, 0, 'h').fill(0, tokens.data(), targets.data()), "holds byte 104");
 }
 
-TEST(Mixture, OfAnyFirstWindowsEachSourceHasItsShare) {
+TEST(Mixture, EveryPrefixContainsEachSourceInProportionToItsWeight) {
   const std::vector<Mixture::Source> sources = {{.weight = 0.7, .windows = 50},
                                                 {.weight = 0.2, .windows = 1000},
                                                 {.weight = 0.07, .windows = 3},
@@ -214,7 +214,7 @@ TEST(Mixture, OfAnyFirstWindowsEachSourceHasItsShare) {
   }
 }
 
-TEST(Mixture, EachSourceIsReadWholeBeforeItIsReadAgainInAnotherOrder) {
+TEST(Mixture, EachSourceIsReadCompletelyBeforeItRepeatsReshuffled) {
   const Mixture mixture(5, {{.weight = 3, .windows = 20}, {.weight = 1, .windows = 5}});
   std::array<std::vector<std::int64_t>, 2> read;
   for (std::int64_t n = 0; n < 160; ++n) read[mixture(n).source].push_back(mixture(n).window);
@@ -224,7 +224,7 @@ TEST(Mixture, EachSourceIsReadWholeBeforeItIsReadAgainInAnotherOrder) {
   EXPECT_FALSE(std::equal(read[0].begin(), read[0].begin() + 20, read[0].begin() + 20));
 }
 
-TEST(Mixture, DependsOnTheSeedAndTheWeightsAlone) {
+TEST(Mixture, DependsOnlyOnTheSeedAndTheWeights) {
   const std::vector<Mixture::Source> sources = {{.weight = 1, .windows = 40}, {.weight = 1, .windows = 40}};
   const Mixture one(1, sources), same(1, sources), other(2, sources);
   int equal = 0;

@@ -31,7 +31,7 @@ std::vector<TokenId> tokens_in(const std::filesystem::path& folder) {
   return tokens;
 }
 
-/// A text of many kinds of lines, of at least so many bytes.
+/// A text of many kinds of lines with at least the given number of bytes.
 std::string long_text(std::size_t bytes) {
   std::string text;
   for (std::uint64_t i = 0; text.size() < bytes; ++i) {
@@ -44,7 +44,7 @@ std::string long_text(std::size_t bytes) {
 
 class Kinds : public ::testing::TestWithParam<std::string> {};
 
-TEST_P(Kinds, ALongTextInPiecesIsTheWholeText) {
+TEST_P(Kinds, ALongTextTokenizedInChunksMatchesTheWholeText) {
   const test::TemporaryFolder folder;
   const std::string text = long_text(1'400'000);
   folder.write("a.txt", text);
@@ -67,7 +67,7 @@ TEST_P(Kinds, ALongTextInPiecesIsTheWholeText) {
   EXPECT_EQ(result.total.bytes, std::ssize(text));
 }
 
-TEST_P(Kinds, TextsHavePlacesToCut) {
+TEST_P(Kinds, TextsHaveSafePlacesToCut) {
   const text::Tokenizer tokenizer = text::Tokenizer::read(tokenizer_of(GetParam()));
   const std::string text = "A first line of words\nand another, of 3 words.\nThe third one\n    ends here\n";
   int seams = 0;
@@ -95,7 +95,7 @@ TEST(Tokenize, LinesOfJsonAreDocumentsWithAnEndToken) {
   EXPECT_EQ(result.total.documents, 3);
 }
 
-TEST(Tokenize, DocumentsStandInTheTokenizersTemplate) {
+TEST(Tokenize, DocumentsAreWrappedInTheTokenizersTemplate) {
   const test::TemporaryFolder folder;
   folder.write("a.jsonl", "{\"text\": \"one\"}\n{\"text\": \"two\"}\n");
   Tokenizing tokenizing(
@@ -107,7 +107,7 @@ TEST(Tokenize, DocumentsStandInTheTokenizersTemplate) {
   EXPECT_EQ(tokens_in(folder.path() / "out"), wanted);
 }
 
-TEST(Tokenize, IsTheSameOnAnyNumberOfThreadsAndInFilesOfAnyLength) {
+TEST(Tokenize, TokensDoNotDependOnThreadsOrFileLength) {
   const test::TemporaryFolder folder;
   std::string lines;
   for (int i = 0; i < 20000; ++i)
@@ -126,7 +126,7 @@ TEST(Tokenize, IsTheSameOnAnyNumberOfThreadsAndInFilesOfAnyLength) {
   EXPECT_EQ(tokens_in(folder.path() / "one"), tokens_in(folder.path() / "three"));
 }
 
-TEST(Tokenize, GoesOnWhereItWasInterrupted) {
+TEST(Tokenize, ResumesAfterAnInterruption) {
   const test::TemporaryFolder folder;
   folder.write("a.txt", long_text(2'500'000));
   folder.write("b.txt", "the end");
@@ -149,12 +149,12 @@ TEST(Tokenize, GoesOnWhereItWasInterrupted) {
   EXPECT_EQ(rest.total.documents, whole.total.documents);
   EXPECT_EQ(rest.total.tokens, whole.total.tokens);
   EXPECT_EQ(tokens_in(folder.path() / "cut"), tokens_in(folder.path() / "whole"));
-  // Complete tokens need not wait for another run.
+  // Completely tokenized shards are usable before another run.
   const checkpoint::DirectoryLock other(folder.path() / "cut");
   EXPECT_TRUE(Tokenizing(request).write(folder.path() / "cut").already_complete);
 }
 
-TEST(Tokenize, WhatCannotBeReadIsNamed) {
+TEST(Tokenize, ReportsUnreadableInputs) {
   const test::TemporaryFolder folder;
   const auto request_of = [&](const std::string& content, const std::string& end = "none") {
     folder.write("a.jsonl", content);
@@ -181,7 +181,7 @@ TEST(Tokenize, WhatCannotBeReadIsNamed) {
       "holds no tokenizer.json");
 }
 
-TEST(Tokenize, AFolderOfOtherTextsStaysAsItIs) {
+TEST(Tokenize, AFolderWithTokensOfOtherTextsIsNotOverwritten) {
   const test::TemporaryFolder folder;
   folder.write("a.txt", "one");
   const TokenizeRequest request{

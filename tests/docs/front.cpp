@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the book's front page shows: it compiles.
+// The code on the documentation's front page, to check that it compiles.
 // clang-format off
 #include <tessera/comm/threads.hpp>
 #include <tessera/fsdp/fsdp.hpp>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the page about the same bits shows: it compiles, and links tessera::sharding alone.
+// The code on the page about bit-identical results, to check that it compiles and links only tessera::sharding.
 // clang-format off
 #include <tessera/comm/threads.hpp>
 #include <tessera/fsdp/sharded.hpp>

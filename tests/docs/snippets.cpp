@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Code of pages that stands in no example: it compiles.
+// Code on documentation pages that is not in any example, to check that it compiles.
 // clang-format off
 #include <tessera/comm/mpi.hpp>
 #include <tessera/fsdp/plan/foreign_estimate.hpp>

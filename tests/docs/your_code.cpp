@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the pages about code of one's own show: it compiles, and links tessera::sharding and tessera::checkpoint alone.
+// The code on the pages about user-defined loops, to check that it compiles and links only tessera::sharding and
+// tessera::checkpoint.
 // clang-format off
 #include <filesystem>
 #include <string>

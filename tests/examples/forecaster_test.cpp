@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The forecaster, a model outside the library: under every kind of strategy, tiled and not.
+// The forecaster, a user-defined model: under every kind of strategy, with and without tiling.
 #include <examples/06_own_model/model.hpp>
 #include <examples/06_own_model/source.hpp>
 
@@ -18,7 +18,7 @@ using ForecasterOn = forecaster::Forecaster<testing::ModelStack<Sharding>>;
 constexpr std::int64_t length = 12, sequences = 2, micro_batches = 2;
 constexpr forecaster::Config config{.series = 3, .hidden = 16, .intermediate = 24, .layers = 2, .heads = 2};
 
-/// Windows of seasons, each rank's own; of rank 1's last micro-batch one window is missing.
+/// Windows of seasonal series, different on each rank; one window of rank 1's last micro-batch is missing.
 struct Data {
   Data(int rank, const forecaster::Config& sizes) {
     const forecaster::Seasons source{.series = sizes.series, .length = length};
@@ -46,7 +46,7 @@ struct Forecaster {
   }
 };
 
-TEST(Forecaster, WhatIsNotKnownDoesNotCount) {
+TEST(Forecaster, MissingTargetsDoNotCount) {
   EXPECT_EQ(Data(0, config).batches[1].counts().valid_targets, sequences * length * config.series);
   const forecaster::Batch batch = Data(1, config).batches[1];
   EXPECT_EQ(batch.counts().valid_targets, length * config.series);
@@ -66,7 +66,7 @@ TEST(Forecaster, WhatIsNotKnownDoesNotCount) {
   EXPECT_EQ(y.back(), 0.0f);
 }
 
-TEST(Forecaster, RefusesABatchThatItCannotUse) {
+TEST(Forecaster, RefusesAnInvalidBatch) {
   const ForecasterOn<RunTimeSharded> model(config);
   std::vector<float> inputs(12 * 3), targets(12 * 3);
   const forecaster::Batch batch{{inputs.data(), {12, 3}}, {targets.data(), {12, 3}}, 1};

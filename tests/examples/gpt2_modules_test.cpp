@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The halves of GPT-2's block pass the kit's suite of modules.
+// The two halves of GPT-2's block pass the module suite of the test kit.
 #include <examples/13_gpt2/attention.hpp>
 #include <examples/13_gpt2/mlp.hpp>
 #include <tessera/fsdp/testing/module.hpp>

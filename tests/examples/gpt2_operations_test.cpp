@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// GPT-2's operations, which stand outside the library, against float64 and finite differences of it.
+// GPT-2's user-defined operations, compared with float64 and finite differences.
 #include <examples/13_gpt2/operations.hpp>
 
 #include <cmath>
@@ -36,7 +36,7 @@ using Lists = std::vector<Numbers>;
 constexpr std::int64_t rows = 37, columns = 43;
 constexpr double eps = 1e-5;
 
-/// The mean of a row, and 1 / sqrt(variance + eps).
+/// The mean of a row and 1 / sqrt(variance + eps).
 std::pair<double, double> statistics(const double* row, std::size_t width) {
   double mean = 0, variance = 0;
   for (std::size_t i = 0; i < width; ++i) mean += row[i] / static_cast<double>(width);
@@ -76,7 +76,7 @@ Positions some_positions(bool packed) {
   return positions;
 }
 
-/// Mean and deviation of the rows of an input, as LayerNorm keeps them.
+/// Mean and reciprocal deviation of the rows of an input, as LayerNorm saves them.
 template <class T>
 std::pair<Tensor<const float>, Tensor<const float>> kept(OperationMemory& memory, Tensor<const T> x) {
   std::vector<float> means, rstds;
@@ -242,7 +242,7 @@ class Gpt2LayerNorm : public ::testing::Test {};
 using Elements = ::testing::Types<float, bf16>;
 TYPED_TEST_SUITE(Gpt2LayerNorm, Elements);
 
-TYPED_TEST(Gpt2LayerNorm, BackwardOverWhatItReadsHasTheBitsOfBackwardElsewhere) {
+TYPED_TEST(Gpt2LayerNorm, InPlaceBackwardIsBitIdenticalToOutOfPlace) {
   using T = TypeParam;
   Rank rank(3);
   const auto x = Matrix<T>::random(1, rows, columns), weight = Matrix<T>::random(2, 1, columns);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// GPT-2, a model outside the library: under every kind of strategy, tiled and not, and against float64.
+// GPT-2, a user-defined model: under every kind of strategy, with and without tiling, and compared with float64.
 #include <examples/13_gpt2/model.hpp>
 
 #include <cmath>
@@ -18,7 +18,7 @@ static_assert(check_model<Gpt2On<RunTimeSharded>>() && !Model<gpt2::Gpt2Config>)
 constexpr std::int64_t length = 11, sequences = 2, micro_batches = 2;
 constexpr gpt2::Gpt2Config config{.vocab_size = 29, .n_positions = 12, .n_embd = 12, .n_layer = 2, .n_head = 3};
 
-/// Tokens that follow from those before; some targets do not count, in places that differ by rank.
+/// Each token is computed from the previous one; some targets are ignored, at positions that differ by rank.
 struct Data {
   Data(int rank, const gpt2::Gpt2Config& sizes) {
     constexpr std::int64_t tokens = length * sequences;
@@ -50,8 +50,7 @@ struct Gpt2 {
   }
 };
 
-// ---- The model once more, in float64 and with none of our code
-// -------------------------------------------------------
+// ---- A float64 reference of the model without library code
 
 using Numbers = std::vector<double>;
 using Weights = std::map<std::string, Numbers>;
@@ -83,7 +82,7 @@ Numbers layer_norm(const Numbers& x, const Weights& weights, const std::string& 
   return y;
 }
 
-/// Of one sequence.
+/// The attention of one sequence.
 Numbers attention(const Numbers& qkv, std::size_t heads) {
   const std::size_t width = config.n_embd, d = width / heads, tokens = qkv.size() / (3 * width);
   Numbers out(tokens * width);
@@ -139,7 +138,7 @@ double reference_loss(const Weights& weights, const std::int32_t* tokens, const 
   return loss;
 }
 
-TEST(Gpt2, LossIsThatOfFloat64) {
+TEST(Gpt2, LossMatchesFloat64) {
   comm::Threads<>::run(1, {.checks = true}, [](comm::Threads<>& communicator) {
     train::Training<Gpt2On<RunTimeSharded>> training(communicator, Gpt2On<RunTimeSharded>(config),
                                                      {.sequences = sequences, .sequence_length = length},
@@ -158,10 +157,9 @@ TEST(Gpt2, LossIsThatOfFloat64) {
   });
 }
 
-// ---- What is written of it
-// --------------------------------------------------------------------------------------------
+// ---- Names, shapes and config
 
-TEST(Gpt2, NamesAndShapesAreThoseOfHuggingFace) {
+TEST(Gpt2, NamesAndShapesMatchHuggingFace) {
   const gpt2::Gpt2Config own{.vocab_size = 50257, .n_positions = 1024, .n_embd = 768, .n_layer = 12, .n_head = 12};
   const Gpt2On<RunTimeSharded> model(own);
   EXPECT_EQ(parameter_count(model), 124439808);
@@ -177,7 +175,7 @@ TEST(Gpt2, NamesAndShapesAreThoseOfHuggingFace) {
   EXPECT_FALSE(model.ignored("h.3.attn.c_attn.bias").has_value());
 }
 
-TEST(Gpt2Config, IsReadAsItWasWritten) {
+TEST(Gpt2Config, RoundTrips) {
   EXPECT_EQ(gpt2::Gpt2Config::parse(config.write(), "test"), config);
   EXPECT_THROW(gpt2::Gpt2Config::parse("[]", "test"), InputError);
   EXPECT_THROW(gpt2::Gpt2Config::parse(R"({"n_embd": 8})", "test"), InputError);
@@ -187,7 +185,7 @@ TEST(Gpt2Config, IsReadAsItWasWritten) {
   EXPECT_THROW((gpt2::Gpt2Config{.n_embd = 10, .n_head = 4}.validate()), InputError);
 }
 
-TEST(Gpt2, RefusesSequencesLongerThanItsPositions) {
+TEST(Gpt2, RefusesSequencesLongerThanItsPositionTable) {
   comm::Threads<>::run(1, {}, [](comm::Threads<>&) {
     const std::vector<std::int32_t> list(13);
     const TokenBatch batch{{list.data(), {13}}, {list.data(), {13}}, 1};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A pass of any stack as one type, so that a network is compiled once; with calls before and inside of computations.
+/// A type-erased pass of any stack, so that a network is compiled only once; with callbacks before and inside
+/// computations.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +17,7 @@
 
 namespace fsdp::foreign {
 
-/// A use of some type.
+/// A type-erased use.
 class HeldUse {
  public:
   virtual ~HeldUse() = default;
@@ -31,7 +32,7 @@ class HeldUseOf : public HeldUse {
  public:
   template <class Enter>
   explicit HeldUseOf(const Enter& enter) : use_(enter()) {}
-  ~HeldUseOf() noexcept override = default;  // AnyUse has ended it, or an exception unwinds
+  ~HeldUseOf() noexcept override = default;  // AnyUse has already ended it, or an exception is unwinding
 
   Tensor<const float> weight(std::size_t index) override {
     const auto view = use_.weight(index);
@@ -50,7 +51,7 @@ class HeldUseOf : public HeldUse {
   std::vector<std::vector<float>> copies_;
 };
 
-/// Ends the computation as a Use does.
+/// Ends the computation in its destructor, like a Use.
 class AnyUse {
  public:
   AnyUse(std::unique_ptr<HeldUse> held) : held_(std::move(held)), thrown_(std::uncaught_exceptions()) {}
@@ -69,7 +70,7 @@ class AnyUse {
 struct AnyPass {
   std::function<std::unique_ptr<HeldUse>(sharding::Action, int unit)> enter;
   std::function<void()> before = [] {};  ///< called before each computation
-  std::function<void()> inside = [] {};  ///< called at its begin
+  std::function<void()> inside = [] {};  ///< called at the beginning of each computation
 
   AnyUse forward(int unit) { return begin(sharding::Action::forward, unit); }
   AnyUse backward(int unit) { return begin(sharding::Action::backward, unit); }
@@ -84,7 +85,7 @@ struct AnyPass {
   }
 };
 
-/// `pass` must outlive it. `Held<Use of the pass>` adapts the views.
+/// `pass` must outlive the result. `Held<U>`, where U is the pass's Use type, adapts the views.
 template <template <class> class Held = HeldUseOf, class P>
 AnyPass any_pass(P& pass) {
   using U = decltype(pass.forward(0));

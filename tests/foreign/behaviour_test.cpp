@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Event loops, collectives of the host's own, ranks that give up a step, and exceptions change no bit of training.
+// Training is bit-identical with event loops, collectives of the host program, ranks that forfeit a step, and
+// exceptions.
 #include <array>
 #include <chrono>
 #include <cmath>
@@ -22,18 +23,18 @@ namespace {
 
 using Hooked = std::function<void(Comm&, Fsdp2&, Pass<Fsdp2::Stack>&, AnyPass&)>;
 
-/// What a test does to the passes of a run.
+/// The settings of a run and the callbacks by which a test disturbs its passes.
 struct Disturbed {
   int ranks = 3;
   int micro_batches = 1;
   RunTimeAny strategy = {FullyShard<>{}};
-  std::vector<int> steps = {0, 1, 2};  ///< numbers of the batches
-  bool checks = false;                 ///< collectives are compared over ranks
+  std::vector<int> steps = {0, 1, 2};  ///< indices of the batches
+  bool checks = false;                 ///< compares the arguments of collectives between ranks
   Hooked begin = [](Comm&, Fsdp2&, Pass<Fsdp2::Stack>&, AnyPass&) {};
   Hooked end = begin;
 };
 
-/// A step that computes all, and returns the decision.
+/// Makes a complete step and returns its decision.
 device::StepDecision make_step(const Network& network, Comm& communicator, Fsdp2& sharded, int step,
                                const Disturbed& how) {
   auto pass = sharded.train();
@@ -54,7 +55,7 @@ Outcome train(const Network& network, const Disturbed& how = {}) {
   return outcome_of(network, how.ranks, how.strategy, how.micro_batches, steps, how.checks);
 }
 
-/// Waits for up to 200 microseconds, another time on every rank.
+/// Waits for a random time up to 200 microseconds that differs between ranks.
 class Delays {
  public:
   explicit Delays(int rank) : engine_(static_cast<unsigned>(rank + 1)) {}
@@ -71,7 +72,7 @@ std::vector<RunTimeAny> strategies() {
   return {{FullyShard<>{.prefetch_depth = 2}}, {Zero3{.persistence_threshold = 8}}, {Zero2{}}, {Zero1{}}};
 }
 
-TEST(EventLoop, HasTheSameBitsWhateverItPolls) {
+TEST(EventLoop, PollingGivesBitIdenticalResults) {
   for (const Network& network : networks())
     for (const RunTimeAny& strategy : strategies()) {
       Disturbed how{.micro_batches = 2, .strategy = strategy, .steps = {0, 1}};
@@ -79,7 +80,7 @@ TEST(EventLoop, HasTheSameBitsWhateverItPolls) {
       for (const int most : {1, 3, 1000}) {
         SCOPED_TRACE(message(network.name, ", ", policy_text(strategy), ", poll(", most, ")"));
         const auto wait = [most](Pass<Fsdp2::Stack>& pass) {
-          while (!pass.poll(most)) std::this_thread::yield();  // its other work
+          while (!pass.poll(most)) std::this_thread::yield();  // the host program's other work
         };
         how.begin = [wait](Comm& communicator, Fsdp2&, Pass<Fsdp2::Stack>& pass, AnyPass& any) {
           any.before = [wait, &pass, delay = Delays(communicator.rank())]() mutable {
@@ -94,7 +95,7 @@ TEST(EventLoop, HasTheSameBitsWhateverItPolls) {
     }
 }
 
-TEST(OwnCollectives, InsideOfUsesAndBetweenThemMeetThoseOfOtherRanks) {
+TEST(OwnCollectives, UserCollectivesInsideAndBetweenUsesMatchAcrossRanks) {
   for (const Network& network : networks())
     for (const RunTimeAny& strategy : strategies()) {
       Disturbed how{.micro_batches = 2, .strategy = strategy, .steps = {0, 1, 2, 3}};
@@ -115,7 +116,7 @@ TEST(OwnCollectives, InsideOfUsesAndBetweenThemMeetThoseOfOtherRanks) {
           EXPECT_EQ(each, (std::array<float, 3>{3, 6, 9}));
         };
         any.before = [add, &pass, random = std::minstd_rand(static_cast<unsigned>(communicator.rank() + 1))]() mutable {
-          for (auto polls = random() % 4; polls > 0; --polls) pass.poll(1);  // another number on every rank
+          for (auto polls = random() % 4; polls > 0; --polls) pass.poll(1);  // the number differs between ranks
           add();
         };
         any.inside = add;
@@ -136,14 +137,14 @@ struct Broken : std::runtime_error {
   Broken() : std::runtime_error("broken") {}
 };
 
-/// Throws at computation number `at` of the pass: inside of it, or before it.
+/// Throws at computation number `at` of the pass, inside or before it.
 void break_at(AnyPass& any, int at, bool inside) {
   (inside ? any.inside : any.before) = [at, count = 0]() mutable {
     if (count++ == at) throw Broken();
   };
 }
 
-TEST(Forfeit, AtEveryTaskOnEveryRankIsAsARunWithoutTheStep) {
+TEST(Forfeit, AtAnyTaskOnAnyRankEqualsARunWithoutTheStep) {
   for (const Network& network : networks())
     for (const RunTimeAny& strategy : strategies()) {
       const Outcome expected = train(network, {.strategy = strategy, .steps = {0, 2}});
@@ -162,7 +163,7 @@ TEST(Forfeit, AtEveryTaskOnEveryRankIsAsARunWithoutTheStep) {
                 double loss = std::numeric_limits<double>::quiet_NaN();
                 try {
                   loss = network.compute(any, 1, communicator.rank(), 3);
-                  if (communicator.rank() == rank) throw Broken();  // behind the last computation
+                  if (communicator.rank() == rank) throw Broken();  // after the last computation
                   pass.finish();
                 } catch (const Broken&) {
                   pass.forfeit();
@@ -181,10 +182,10 @@ TEST(Forfeit, AtEveryTaskOnEveryRankIsAsARunWithoutTheStep) {
     }
 }
 
-/// How ranks go on after an exception in a pass.
+/// How ranks continue after an exception in a pass.
 enum class After { unwinding, abandon };
 
-/// Three steps, of which the second one's pass is broken at a computation and then made again.
+/// Makes three steps; the pass of the second step is interrupted at a computation and then repeated.
 Outcome train_with_exception(const Network& network, const Disturbed& how, int at, bool inside, After after) {
   const auto steps = [&](Comm& communicator, Fsdp2& sharded) {
     std::vector<double> losses{make_step(network, communicator, sharded, 0, how).loss};
@@ -207,7 +208,7 @@ Outcome train_with_exception(const Network& network, const Disturbed& how, int a
   return outcome_of(network, how.ranks, how.strategy, how.micro_batches, steps);
 }
 
-TEST(Exception, AtEveryComputationOfAllRanksIsFollowedByTheSameStep) {
+TEST(Exception, AtAnyComputationTheStepCanBeRepeatedBitIdentically) {
   for (const Network& network : networks())
     for (const RunTimeAny& strategy : strategies()) {
       const Disturbed how{.micro_batches = 2, .strategy = strategy};
@@ -225,7 +226,7 @@ TEST(Exception, AtEveryComputationOfAllRanksIsFollowedByTheSameStep) {
     }
 }
 
-TEST(Step, WithALossThatIsNotFiniteChangesNoWeightAndTrainingGoesOn) {
+TEST(Step, ANonFiniteLossChangesNoWeightAndTrainingContinues) {
   const Network network = unet_network();
   const Outcome expected = train(network, {.steps = {0, 2}});
   const Outcome found = outcome_of(network, 3, {}, 1, [&](Comm& communicator, Fsdp2& sharded) {
@@ -242,8 +243,8 @@ TEST(Step, WithALossThatIsNotFiniteChangesNoWeightAndTrainingGoesOn) {
   expect_same(found, expected);
 }
 
-/// Makes all computations of a pass; the gradient of each tensor is its weight, as often as it is made: its first bits,
-/// so that sums are exact in any order.
+/// Makes all computations of a pass. Each computation adds the rounded weight of a tensor as its gradient: with few
+/// bits, so that sums are exact in any order.
 void walk(Pass<Fsdp2::Stack>& pass, const std::vector<Unit>& units) {
   while (const auto next = pass.next()) {
     const auto use = pass.enter();
@@ -261,7 +262,7 @@ void walk(Pass<Fsdp2::Stack>& pass, const std::vector<Unit>& units) {
   pass.finish();
 }
 
-TEST(Orders, StepOnlyWhatTheyMakeGradientsOf) {
+TEST(Orders, UpdateOnlyParametersThatTheyMakeGradientsOf) {
   const std::vector<Unit> units{{.name = "a", .parameters = {{.name = "a", .shape = {3, 5}}}},
                                 {.name = "b", .parameters = {{.name = "b", .shape = {7}}}},
                                 {.name = "c", .parameters = {{.name = "c", .shape = {4, 2}}}}};
@@ -290,7 +291,7 @@ TEST(Orders, StepOnlyWhatTheyMakeGradientsOf) {
   for (const auto& weights : all) EXPECT_EQ(weights, all.front());
 }
 
-TEST(Evaluation, BetweenStepsAndBetweenPassAndStepChangesNothing) {
+TEST(Evaluation, BetweenStepsOrBeforeAnUpdateLeavesTrainingUnchanged) {
   for (const Network& network : networks()) {
     const Disturbed how;
     const Outcome expected = train(network, how);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kit's suite of foreign loops passes the U-Net, and finds what is wrong with each wrong loop.
+// The kit's suite for user-defined loops accepts the U-Net and finds the flaw of each flawed loop.
 #include <tessera/fsdp/testing/foreign_loop.hpp>
 
 #include <string>
@@ -50,23 +50,23 @@ TEST(ForeignLoopKit, FindsALoopThatOverwritesGradients) {
                   "1 rank, 6 micro-batches, fsdp2", "the loss of step 1 is");
 }
 
-TEST(ForeignLoopKit, FindsALoopThatDependsOnMoreThanItsArguments) {
+TEST(ForeignLoopKit, FindsALoopThatIsNotAPureFunctionOfItsArguments) {
   expect_sentence(failures_with(LoopFlaw::counts_calls, check_foreign_strategies<FlawedLoop>),
                   "one rank, and strategies", "1 rank, 6 micro-batches, fsdp2", "the loss of step 0 is");
 }
 
-TEST(ForeignLoopKit, FindsAGradientThatIsNotMade) {
+TEST(ForeignLoopKit, FindsAMissingGradient) {
   expect_sentence(failures_with(LoopFlaw::forgets_a_gradient, check_foreign_gradients<FlawedLoop>),
                   "three steps change every tensor", "2 ranks, 1 micro-batch, fsdp2", "b is as it was");
 }
 
-TEST(ForeignLoopKit, FindsPiecesThatAreDividedByTheirOwnSamples) {
+TEST(ForeignLoopKit, FindsLossesDividedByTheSamplesOfThePiece) {
   for (const LoopFlaw flaw : {LoopFlaw::divides_by_its_own, LoopFlaw::divides_loss_alone})
     expect_sentence(failures_with(flaw, check_foreign_shares<FlawedLoop>), "not by those of the piece",
                     "1 rank, 2 pieces", "the loss of the first piece is 0.");
 }
 
-/// A step's 12 samples, dealt out to its pieces, and a piece with more samples than the others.
+/// The 12 samples of a step, distributed over its pieces; one piece has more samples than the others.
 template <bool shares_out>
 struct UnevenLoop {
   static std::vector<Unit> units() { return {{.name = "all", .parameters = {{.name = "w", .shape = {3}}}}}; }
@@ -92,34 +92,34 @@ struct UnevenLoop {
     return loss;
   }
 };
-TEST(ForeignLoopKit, TakesPiecesThatShareTheSamplesOutAndPiecesOfAnySize) {
+TEST(ForeignLoopKit, AcceptsPiecesOfAnySize) {
   EXPECT_EQ(failures_of(check_foreign_shares<UnevenLoop<true>>), std::vector<std::string>{});
   EXPECT_EQ(failures_of(check_foreign_shares<UnevenLoop<false>>), std::vector<std::string>{});
 }
 
-TEST(ForeignLoopKit, FindsAUnitThatMustNotBeFrozen) {
+TEST(ForeignLoopKit, FindsAUnitThatCannotBeFrozen) {
   expect_sentence(failures_with(LoopFlaw::stops_at_frozen, check_foreign_gradients<FlawedLoop>),
                   "whichever unit a setting freezes", "2 ranks, 1 micro-batch, fsdp2, frozen second", "a is as it was");
 }
 
-TEST(ForeignLoopKit, FindsAComputationThatIsLeftOut) {
+TEST(ForeignLoopKit, FindsAnOmittedComputation) {
   expect_sentence(failures_with(LoopFlaw::leaves_out_a_unit, check_foreign_gradients<FlawedLoop>),
                   "trains without an error", "2 ranks, 1 micro-batch, fsdp2",
                   "pass: finished before backward second of micro-batch 0");
 }
 
-TEST(ForeignLoopKit, FindsMemoryThatIsNotAsPlanned) {
+TEST(ForeignLoopKit, FindsMemoryThatDiffersFromThePlan) {
   expect_sentence(failures_with(LoopFlaw::declares_more, check_foreign_bytes<FlawedLoop>),
                   "as many bytes of every kind as its dry run planned", "1 rank, 2 micro-batches, fsdp2, rank 0",
                   "weights is ");
 }
 
-TEST(ForeignLoopKit, FindsALoopThatAnExceptionLeavesInDisorder) {
+TEST(ForeignLoopKit, FindsALoopThatAnExceptionLeavesInconsistent) {
   expect_sentence(failures_with(LoopFlaw::keeps_activations, check_foreign_exceptions<FlawedLoop>),
                   "a step that is made again", "computation 1 of step 1 throws on all ranks", "element 1 is");
 }
 
-TEST(ForeignLoopKit, FindsALoopThatAForfeitLeavesInDisorder) {
+TEST(ForeignLoopKit, FindsALoopThatAForfeitLeavesInconsistent) {
   expect_sentence(failures_with(LoopFlaw::keeps_activations, check_foreign_forfeits<FlawedLoop>),
                   "a step that a rank forfeits is skipped", "computation 1 of step 1 throws on rank 0, which forfeits",
                   "element 1 is");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The computations of a network as operations of a queue, which run when the queue comes to them.
+/// The computations of a network as queue operations, which run when the queue reaches them.
 #pragma once
 
 #include <condition_variable>
@@ -23,16 +23,17 @@
 
 namespace fsdp::foreign {
 
-/// What a computation reads and writes. Writes were decided when its operation was enqueued.
+/// The tensors that a computation reads and writes. Whether it overwrites or accumulates was decided when its operation
+/// was enqueued.
 struct Operands {
   sharding::Task task;
   std::vector<Tensor<const float>> weights = {};
   std::vector<Tensor<float>> gradients = {};
-  std::deque<bool> adds = {};  ///< by gradient: whether it was written before
+  std::deque<bool> adds = {};  ///< for each gradient, whether it was written before
 };
 
-/// Runs the steps of a network, from step 0, on a thread of its own. Each computation begins when its operation does,
-/// and the operation ends with it: what the network keeps between computations is its activations.
+/// Runs the steps of a network, from step 0, on a separate thread. Each computation begins and ends with its operation;
+/// the local variables that the network keeps between computations are its activations.
 class Kernels {
  public:
   Kernels(const Network& network, int rank, int ranks, int micro_batches)
@@ -54,9 +55,9 @@ class Kernels {
     thread_.join();
   }
 
-  // What operations do, on the thread of their queue.
+  // Called by operations, on the thread of their queue.
 
-  /// Makes the network's next computation.
+  /// Runs the network's next computation.
   void compute(const Operands& operands) {
     std::unique_lock lock(mutex_);
     operands_ = &operands;
@@ -72,7 +73,7 @@ class Kernels {
   }
 
  private:
-  struct Over {};  ///< thrown in the network when no operation will come
+  struct Over {};  ///< thrown in the network when no more operations will come
 
   class Computation : public HeldUse {
    public:
@@ -120,8 +121,8 @@ class Kernels {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  const Operands* operands_ = nullptr;  ///< of the operation that runs
-  std::optional<double> loss_;          ///< of the micro-batch that has ended
+  const Operands* operands_ = nullptr;  ///< operands of the running operation
+  std::optional<double> loss_;          ///< loss of the micro-batch that has ended
   bool over_ = false;
   std::exception_ptr failure_;
   std::thread thread_;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Misuse is one sentence on every rank; nothing hangs, and what a pass refused changes no bit of it.
+// Misuse throws one clear error on every rank without a deadlock; after a refused call, a pass continues with
+// bit-identical results.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -31,7 +32,7 @@ void expect_error(std::string_view part, F f) {
   test::expect_parts(test::error_of<E>(f), {part});
 }
 
-/// Every rank constructs a Sharded as `change` says, and gets the error. Returns without hanging.
+/// Expects that constructing a Sharded with the modified settings throws the error on every rank, without a deadlock.
 template <class E>
 void expect_refused(std::string_view part,
                     const std::function<void(int rank, std::vector<Unit>&, Fsdp2::Settings&)>& change) {
@@ -49,7 +50,7 @@ void expect_refused(std::string_view part,
   EXPECT_EQ(refused, (std::array<bool, ranks>{true, true}));
 }
 
-TEST(Misuse, OfUnitsAndOrdersIsRefusedOnEveryRank) {
+TEST(Misuse, InvalidUnitsAndOrdersAreRefusedOnEveryRank) {
   expect_refused<InputError>("nothing makes a gradient of enc2, which is to be trained",
                              [](int, auto&, auto& settings) {
                                settings.orders = {mirrored({enc1, middle, dec2, dec1}, head)};
@@ -95,7 +96,7 @@ TEST(Misuse, OfUnitsAndOrdersIsRefusedOnEveryRank) {
                              [](int, auto&, auto& settings) { settings.unit_options.frozen = {"encoder.*"}; });
 }
 
-TEST(Misuse, OfSettingsIsRefusedOnEveryRank) {
+TEST(Misuse, InvalidSettingsAreRefusedOnEveryRank) {
   const auto with = [](const std::string& text, auto change) {
     expect_refused<InputError>(text, [&](int rank, auto&, auto& settings) { change(rank, settings); });
   };
@@ -119,7 +120,7 @@ TEST(Misuse, OfSettingsIsRefusedOnEveryRank) {
   with("statistic 'mean' has extent -3", [](int, auto& settings) { settings.statistics = {{"mean", {-3}}}; });
 }
 
-TEST(Misuse, OfShapesAndUnitsIsRefusedOnEveryRank) {
+TEST(Misuse, InvalidShapesAndUnitsAreRefusedOnEveryRank) {
   const auto with = [](const std::string& text, auto change) {
     expect_refused<InputError>(text, [&](int, auto& units, auto&) { change(units); });
   };
@@ -135,7 +136,7 @@ TEST(Misuse, OfShapesAndUnitsIsRefusedOnEveryRank) {
   with("is twice in ", [](auto& units) { units[enc1].parameters.push_back(units[enc1].parameters[0]); });
 }
 
-TEST(Misuse, OfWeightsInsideOfAPassIsRefused) {
+TEST(Misuse, AccessToWeightsDuringAPassIsRefused) {
   on_ranks(ranks, [&](Comm& communicator) {
     const Network network = unet_network();
     Fsdp2 sharded(communicator, network.units, {}, settings_for(network, 1));
@@ -151,7 +152,7 @@ TEST(Misuse, OfWeightsInsideOfAPassIsRefused) {
   });
 }
 
-TEST(Misuse, OfTheBudgetOfOneRankIsRefusedOnEveryRank) {
+TEST(Misuse, ATooSmallBudgetOnOneRankIsRefusedOnEveryRank) {
   std::array<std::string, ranks> texts;
   on_ranks(ranks, [&](Comm& communicator) {
     const Network network = unet_network();
@@ -159,14 +160,14 @@ TEST(Misuse, OfTheBudgetOfOneRankIsRefusedOnEveryRank) {
     const PlannedBytes planned = Fsdp2::plan(ranks, communicator.rank(), network.units, {}, settings);
     settings.budget = planned.sum();
     Fsdp2(communicator, network.units, {}, settings);  // just enough
-    settings.budget -= communicator.rank();            // rank 0 may hold what it would
+    settings.budget -= communicator.rank();            // the budget of rank 0 suffices
     texts[static_cast<std::size_t>(communicator.rank())] =
         test::error_of<MemoryError>([&] { Fsdp2(communicator, network.units, {}, settings); });
   });
   for (const std::string& text : texts) test::expect_parts(text, {"rank 1 would hold "});
 }
 
-TEST(Misuse, OfAPassNamesWhatIsNextAndChangesNothing) {
+TEST(Misuse, MisuseOfAPassReportsTheNextTaskAndChangesNothing) {
   const Network network = unet_network();
   const Outcome expected = train_sharded(network, {.ranks = ranks, .micro_batches = {1, 1}});
   Outcome found;
@@ -227,7 +228,7 @@ TEST(Misuse, OfAPassNamesWhatIsNextAndChangesNothing) {
   expect_same(found, expected);
 }
 
-TEST(Misuse, OfAUseNamesItsUnit) {
+TEST(Misuse, MisuseOfAUseReportsItsUnit) {
   Network network = unet_network();
   network.units[enc2].backward_needs_weights = false;
   on_ranks(ranks, [&](Comm& communicator) {
@@ -266,7 +267,7 @@ TEST(Misuse, OfAUseNamesItsUnit) {
   });
 }
 
-TEST(Misuse, OfAPassThatIsLeftIsNamedByTheNextAndTrainingGoesOn) {
+TEST(Misuse, AnUnfinishedPassIsReportedByTheNextAndTrainingContinues) {
   const Network network = unet_network();
   const Outcome expected = train_sharded(network, {.ranks = ranks, .micro_batches = {1}});
   const Outcome found = outcome_of(network, ranks, {}, 1, [&](Comm& communicator, Fsdp2& sharded) {
@@ -286,7 +287,7 @@ TEST(Misuse, OfAPassThatIsLeftIsNamedByTheNextAndTrainingGoesOn) {
   expect_same(found, expected);
 }
 
-TEST(Weights, ThatAreSetOrFilledAreThoseOfInitialize) {
+TEST(Weights, SetOrFilledWeightsTrainLikeInitializedOnes) {
   const Network network = unet_network();
   const Outcome expected = train_sharded(network, {.ranks = ranks, .micro_batches = {1, 1}});
   for (const bool set : {false, true}) {
@@ -312,7 +313,7 @@ TEST(Weights, ThatAreSetOrFilledAreThoseOfInitialize) {
   }
 }
 
-TEST(LentMemory, IsAllThatARankHoldsAndChangesNoBit) {
+TEST(LentMemory, CoversAllMemoryOfARankWithBitIdenticalResults) {
   const Network network = unet_network();
   const Outcome expected = train_sharded(network, {.ranks = ranks, .micro_batches = {1, 1}});
   Outcome found;

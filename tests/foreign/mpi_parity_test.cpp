@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Networks that the library does not know train over processes to the bits of a loop without the library, and in bf16
-// to those of threads. Every process trains and compares.
+// User-defined networks train over MPI processes bit-identically to a plain loop without the library, and in bf16 to
+// threads. Every process trains and compares.
 #include <mpi.h>
 
 #include <type_traits>
@@ -49,21 +49,21 @@ void expect_parity(Mpi& communicator, const Network& network, const std::vector<
   });
 }
 
-TEST(MpiForeignLoop, HasTheBitsOfTheLoopWithoutTheLibrary) {
+TEST(MpiForeignLoop, IsBitIdenticalToThePlainLoop) {
   for (const Network& network : networks())
     for (const std::vector<int>& counts : micro_batches())
       expect_parity(comm::mpi_world(), network, cases_of_one_axis(), counts);
 }
 
-TEST(MpiForeignLoop, HasTheBitsOnTwoAxes) {
-  if (comm::mpi_world().size() != 4) return;  // groups are of 2
+TEST(MpiForeignLoop, IsBitIdenticalToThePlainLoopOnTwoAxes) {
+  if (comm::mpi_world().size() != 4) return;  // groups have 2 ranks
   std::vector<Case> cases = cases_of_two_axes();
   std::erase_if(cases, [](const Case& how) { return !std::holds_alternative<RunTimeAny>(how.strategy); });
   for (const Network& network : networks())
     for (const std::vector<int>& counts : micro_batches()) expect_parity(comm::mpi_world(), network, cases, counts);
 }
 
-TEST(MpiForeignLoop, HasTheBitsOfThreadsInBf16) {
+TEST(MpiForeignLoop, IsBitIdenticalToThreadsInBf16) {
   Mpi& world = comm::mpi_world();
   const std::vector<Case> cases = cases_of_one_axis();
   for (const Network& network : networks())
@@ -76,8 +76,8 @@ TEST(MpiForeignLoop, HasTheBitsOfThreadsInBf16) {
     }
 }
 
-/// All processes but rank 0's, in reverse order: ranks are the adopted communicator's.
-TEST(MpiForeignLoop, HasTheBitsOnAnAdoptedPartOfTheProcesses) {
+/// All processes except rank 0, in reverse order: the rank numbers are those of the adopted communicator.
+TEST(MpiForeignLoop, IsBitIdenticalOnAnAdoptedSubsetOfTheProcesses) {
   const Mpi& world = comm::mpi_world();
   if (world.size() == 1) return;
   MPI_Comm part = MPI_COMM_NULL;

@@ -30,7 +30,7 @@ Eigen::Index word(int step, int piece, Eigen::Index sequence, Eigen::Index at) {
 
 template <class S, class Pass>
 double compute_tied(Pass& pass, int step, int piece, int pieces) {
-  std::vector<Matrix<S>> states, cells, read;  // before each round, after its cell, and its reader's tanh
+  std::vector<Matrix<S>> states, cells, read;  // states before each round, outputs of the cell, and the reader's tanh
   Matrix<S> h(sequences, width), looked_up;
   {
     const auto use = pass.forward(Tied::table);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The networks that the tests of this area train.
+/// The networks that the tests in this folder train.
 #pragma once
 
 #include <string>
@@ -13,8 +13,8 @@
 
 namespace fsdp::foreign {
 
-/// A network: what is declared of it, and its forward and backward of piece number `piece` of a step's `pieces`, which
-/// return the piece's part of the mean loss.
+/// A network: its declaration, and functions that run forward and backward of piece `piece` of a step of `pieces`
+/// pieces and return the piece's contribution to the mean loss.
 struct Network {
   std::string name;
   std::vector<Unit> units;
@@ -24,12 +24,13 @@ struct Network {
   double (*compute_in_double)(plain::Loop<double>::Pass& pass, int step, int piece, int pieces) = nullptr;
 };
 
-/// examples/14_eigen_unet: two skip connections, batch norm, units in another order than they are used in.
+/// examples/14_eigen_unet: two skip connections, batch norm, units that are declared in a different order than they are
+/// used.
 Network unet_network();
-/// A table that two units share; a cell and a reader that are used four times in turn; frozen weights; a unit that no
-/// order names, since it is never gathered.
+/// A table that two units share, a cell and a reader that are used alternately four times, frozen weights, and a unit
+/// that is in no order because it is never gathered.
 Network tied_network();
-/// Both.
+/// Both networks.
 std::vector<Network> networks();
 
 /// Units of `tied_network`.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Networks that the library does not know train over ranks to the bits of a loop without the library.
+// User-defined networks train over ranks bit-identically to a plain loop without the library.
 #include <gtest/gtest.h>
 
 #include "runs.hpp"
@@ -19,31 +19,31 @@ void expect_parity(const Network& network, const Request& base, const std::vecto
   });
 }
 
-TEST(ForeignLoop, HasTheBitsOfTheLoopWithoutTheLibrary) {
+TEST(ForeignLoop, IsBitIdenticalToThePlainLoop) {
   for (const Network& network : networks())
     for (const int ranks : {1, 2, 3, 4})
       for (const int count : {1, 2, 3})
         expect_parity(network, {.ranks = ranks, .micro_batches = std::vector(4, count)}, cases_of_one_axis());
 }
 
-TEST(ForeignLoop, HasTheBitsWithFewerMicroBatchesThanPlanned) {
+TEST(ForeignLoop, IsBitIdenticalWithFewerMicroBatchesThanPlanned) {
   for (const Network& network : networks())
     for (const int ranks : {1, 3})
       expect_parity(network, {.ranks = ranks, .micro_batches = {3, 1, 2, 3}}, cases_of_one_axis());
 }
 
-TEST(ForeignLoop, HasTheBitsOnTwoAxes) {
+TEST(ForeignLoop, IsBitIdenticalToThePlainLoopOnTwoAxes) {
   for (const Network& network : networks())
     for (const int count : {1, 2})
       expect_parity(network, {.ranks = 4, .micro_batches = std::vector(4, count)}, cases_of_two_axes());
 }
 
-TEST(ForeignLoop, HasTheBitsWithoutFixedSlots) {
+TEST(ForeignLoop, IsBitIdenticalToThePlainLoopWithoutFixedSlots) {
   for (const Network& network : networks())
     expect_parity(network, {.ranks = 3, .micro_batches = {2, 2, 2}, .fixed_slots = false}, cases_of_one_axis());
 }
 
-TEST(LoopWithoutTheLibrary, HasOtherBitsInEachOrderOfSums) {
+TEST(LoopWithoutTheLibrary, ResultsDependOnTheOrderOfGradientSums) {
   for (const Network& network : networks()) {
     const Request request{.ranks = 4, .micro_batches = {2, 2, 2, 2}};
     const Outcome outcomes[] = {train_plain<float>(network, request, Reduce::every_micro_batch),
@@ -55,7 +55,7 @@ TEST(LoopWithoutTheLibrary, HasOtherBitsInEachOrderOfSums) {
   }
 }
 
-TEST(ForeignLoop, HasTheSameBitsInBf16UnderEveryStrategy) {
+TEST(ForeignLoop, IsBitIdenticalInBf16UnderEveryStrategy) {
   for (const Network& network : networks())
     for (const int ranks : {2, 3}) {
       Request request{.ranks = ranks, .strategy = RunTimeAny{FullyShard<>{}}, .precision = In::bf16};
@@ -70,7 +70,7 @@ TEST(ForeignLoop, HasTheSameBitsInBf16UnderEveryStrategy) {
     }
 }
 
-TEST(LoopWithoutTheLibrary, IsThatOfDoublesWithinAMillionth) {
+TEST(LoopWithoutTheLibrary, MatchesTheFloat64LoopWithinOneMillionth) {
   for (const Network& network : networks())
     for (const Reduce reduce : {Reduce::every_micro_batch, Reduce::last_micro_batch}) {
       const Request request{.ranks = 3, .micro_batches = {2, 2, 2, 2}};

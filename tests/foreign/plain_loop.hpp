@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The loop without the library: plain C++ that trains whole tensors on one thread, and adds the gradients of pieces of
-// a batch in the order in which ranks and micro-batches would. It includes nothing of Tessera, and has what docs say
-// about the order of sums:
+// The plain loop without the library: it trains unsharded tensors on one thread and adds the gradients of pieces of a
+// batch in the same order as ranks and micro-batches. It includes nothing of Tessera and implements the documented
+// order of sums:
 //  - each rank adds its micro-batches in place, unless it reduces them one by one;
-//  - a reduction adds the ranks of a group one after the other, to what earlier micro-batches gave;
+//  - a reduction adds the ranks of a group one after the other to the sum of earlier micro-batches;
 //  - then the sums of the groups are added in order;
 //  - the loss is the sum over ranks, in their order, of each rank's sum.
 #pragma once
@@ -22,25 +22,24 @@ namespace plain {
 /// When the gradients of ranks are added.
 enum class Reduce { every_micro_batch, last_micro_batch };
 
-/// How AdamW rounds sums of a product and something else: both operations, or their result alone, as processors with
-/// fused instructions do.
+/// How AdamW rounds a multiply-add: after each operation, or once, as with fused multiply-add instructions.
 enum class Rounding { each, fused };
 
 struct Settings {
   int ranks = 1;
-  int ranks_per_group = 0;  ///< 0: all in one
+  int ranks_per_group = 0;  ///< 0: all ranks form one group
   Reduce reduce = Reduce::every_micro_batch;
   double lr = 0.01, clip = 1, weight_decay = 0.01;
   Rounding rounding = Rounding::each;
 };
 
-/// A tensor of the network. Units refer to it by its number.
+/// A tensor of the network. Units refer to it by its index.
 struct Parameter {
   std::string name;
   std::vector<std::int64_t> shape;
   bool decays = false;
   bool trained = true;
-  std::vector<float> values;  ///< at first
+  std::vector<float> values;  ///< initial values
 };
 
 template <class S>
@@ -99,14 +98,14 @@ class AdamW {
   S gradient_scale_, root_scale_, decay_, step_size_;
 };
 
-/// Whole tensors and their optimizer's state.
+/// Unsharded tensors and their optimizer state.
 template <class S>
 class Loop {
   using Values = Eigen::Matrix<S, Eigen::Dynamic, 1>;
 
   struct Tensor {
     Values weight, gradient, sum, first, second;
-    std::vector<Values> groups;  ///< the sums of the groups, over micro-batches
+    std::vector<Values> groups;  ///< the sum of each group over micro-batches
     bool written = false;
 
     void take(int micro_batch, int rank, int group_size) {
@@ -125,7 +124,7 @@ class Loop {
   };
 
  public:
-  /// `units`: for each, the numbers of its parameters.
+  /// `units`: for each unit, the indices of its parameters.
   Loop(std::vector<Parameter> parameters, std::vector<std::vector<int>> units, const Settings& settings)
       : parameters_(std::move(parameters)), units_(std::move(units)), settings_(settings) {
     for (const Parameter& parameter : parameters_) {
@@ -155,7 +154,7 @@ class Loop {
     const std::vector<int>& unit_;
   };
 
-  /// A pass over whole tensors.
+  /// A pass over unsharded tensors.
   struct Pass {
     Loop& loop;
     Use forward(int unit) { return {loop, unit}; }
@@ -163,8 +162,8 @@ class Loop {
     Use both(int unit) { return {loop, unit}; }
   };
 
-  /// Makes a step with a learning rate. compute(pass, piece) does the forward and backward of a piece of the batch, and
-  /// returns its loss; rank r has pieces r * micro_batches + m. Returns the sum of the losses.
+  /// Makes a step. compute(pass, piece) runs forward and backward of a piece of the batch and returns its loss; rank r
+  /// has pieces r * micro_batches + m. Returns the sum of the losses.
   template <class Compute>
   double step(int micro_batches, double lr, Compute compute) {
     settings_.lr = lr;
@@ -184,7 +183,7 @@ class Loop {
     return std::accumulate(losses.begin(), losses.end(), 0.0);
   }
 
-  /// Of the last step's gradients, before they were clipped.
+  /// The norm of the last step's gradients before clipping.
   double norm() const { return norm_; }
   std::vector<double> weights(std::size_t parameter) const {
     const Values& values = tensors_[parameter].weight;

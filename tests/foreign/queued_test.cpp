@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// On an asynchronous device, where the computations of a network that the library does not know are operations of the
-// library's queue, or of a queue of the host's own: the bits of a loop without the library, every access ordered, no
-// event too many, and a pass and its step as one graph.
+// Training on an asynchronous device. The computations of a user-defined network are operations of the library's queue
+// or of a queue of the host program. Results are bit-identical to the plain loop, all accesses are ordered, no event is
+// redundant, and a pass and its step can be one graph.
 #include <array>
 #include <chrono>
 #include <cmath>
@@ -34,20 +34,20 @@ using Nccl = testing::DoubledNccl;
 /// How the computations are enqueued.
 struct Asynchronous {
   Request request;
-  bool own_queue = false;  ///< of the host
-  bool told = true;        ///< the pass is told of it
-  bool graph = false;      ///< the second step's pass and update are captured, and launched in each that follows
+  bool own_queue = false;  ///< computations run on a queue of the host program
+  bool told = true;        ///< the pass is informed of this queue
+  bool graph = false;      ///< the second step's pass and update are captured, and launched in each later step
   bool check_only = false;
-  std::vector<std::int64_t> leave_out = {};  ///< events of rank 0
+  std::vector<std::int64_t> leave_out = {};  ///< events of rank 0 to omit
   bool clears = false;                       ///< gradients are cleared before they are written
-  int stops_at = -1;                         ///< the computation of the second step after which its pass is given up:
-  bool forfeits = false;                     ///< by rank 0, which forfeits, or by all, which throw and make it again
+  int stops_at = -1;      ///< the computation of the second step after which its pass is given up; -1: none
+  bool forfeits = false;  ///< true: rank 0 forfeits; false: all ranks throw and repeat the pass
 };
 
 /// Thrown by tests.
 struct GivenUp {};
 
-/// What came out, with races and with the points of the second step at which rank 0's queues wait.
+/// The outcome of a run, its races, and the points of the second step at which queues of rank 0 wait.
 struct Found {
   Outcome outcome;
   std::vector<std::string> races;
@@ -103,7 +103,7 @@ void enqueue_pass(AnySharded& sharded, const Network& network, int stops_at, Ker
   pass.finish();
 }
 
-/// Trains on a rank. The host is a step ahead of the device.
+/// Trains on one rank, with the host one step ahead of the device.
 template <class AnySharded>
 Outcome steps_of(AnySharded& sharded, const Network& network, const Asynchronous& how) {
   const auto& communicator = sharded.module().communicator();
@@ -163,7 +163,7 @@ Found train_by(const Network& network, const Strategy& strategy, const Asynchron
     sharded.initialize(seed);
     const Outcome outcome = steps_of(sharded, network, how);
     PlannedBytes planned = sharded.planned();
-    planned.bytes[static_cast<std::size_t>(device::MemoryKind::scratch)] -= planned.arena;  // queues have their own
+    planned.bytes[static_cast<std::size_t>(device::MemoryKind::scratch)] -= planned.arena;  // queues have own arenas
     testing::expect_planned_bytes(network.name, static_cast<std::size_t>(communicator.rank()), sharded.held().bytes,
                                   planned.bytes);
     if (communicator.rank() != 0) return;
@@ -182,7 +182,7 @@ Found train(const Network& network, const AnyStrategy& any, const Asynchronous& 
 
 using Names = std::vector<std::string>;
 
-/// Four ranks are groups of two.
+/// Four ranks form groups of two.
 std::vector<Case> cases_of(int ranks) {
   std::vector<Case> cases = ranks == 4 ? cases_of_two_axes() : cases_of_one_axis();
   std::erase_if(cases, [](const Case& how) { return !std::holds_alternative<RunTimeAny>(how.strategy); });
@@ -205,7 +205,7 @@ void expect_parity(const Network& network, Asynchronous how) {
                 });
 }
 
-TEST(QueuedForeignLoop, HasTheBitsOfTheLoopWithoutTheLibraryAndEveryAccessIsOrdered) {
+TEST(QueuedForeignLoop, IsBitIdenticalToThePlainLoopAndFreeOfRaces) {
   for (const Network& network : networks())
     for (const bool own_queue : {false, true})
       for (const int ranks : numbers_of_ranks())
@@ -214,12 +214,12 @@ TEST(QueuedForeignLoop, HasTheBitsOfTheLoopWithoutTheLibraryAndEveryAccessIsOrde
               network, {.request = {.ranks = ranks, .micro_batches = std::vector(4, count)}, .own_queue = own_queue});
 }
 
-TEST(QueuedForeignLoop, NoEventCanBeLeftOut) {
+TEST(QueuedForeignLoop, OmittingAnyEventCausesARace) {
   for (const Network& network : networks())
     for (const bool own_queue : {false, true})
       for (const int ranks : {3, 4})
         for (const Case& one : cases_of(ranks)) {
-          if (own_queue && ranks == 4) continue;  // compute_on has two events a use, also where kept weights need fewer
+          if (own_queue && ranks == 4) continue;  // compute_on uses two events per use, also if weights stay gathered
           SCOPED_TRACE(message(network.name, ", ", text_of(one.strategy), own_queue ? ", on a queue of its own" : ""));
           Asynchronous how{
               .request = {.ranks = ranks, .micro_batches = {2, 2}}, .own_queue = own_queue, .check_only = true};
@@ -234,7 +234,7 @@ TEST(QueuedForeignLoop, NoEventCanBeLeftOut) {
         }
 }
 
-TEST(QueuedForeignLoop, AQueueOfItsOwnThatThePassDoesNotKnowIsARace) {
+TEST(QueuedForeignLoop, AUserQueueUnknownToThePassCausesARace) {
   for (const Network& network : networks()) {
     const Asynchronous how{
         .request = {.ranks = 2, .micro_batches = {1, 1}}, .own_queue = true, .told = false, .check_only = true};
@@ -244,14 +244,14 @@ TEST(QueuedForeignLoop, AQueueOfItsOwnThatThePassDoesNotKnowIsARace) {
   }
 }
 
-TEST(QueuedForeignLoop, AQueueOfItsOwnIsOrderedWhereGradientsAreClearedAndPassesGivenUp) {
+TEST(QueuedForeignLoop, AUserQueueIsOrderedWithClearedGradientsAndForfeits) {
   std::vector<Case> cases = cases_of(3);
   if (!sweeps_whole()) cases.resize(2);
   for (const Network& network : networks())
     for (const Case& one : cases)
       for (int at = -1; at < 2 * std::ssize(network.order.list); ++at)
         for (const bool forfeits : {false, true}) {
-          if (at < 0 && forfeits) continue;  // it gives nothing up
+          if (at < 0 && forfeits) continue;  // no pass is given up
           SCOPED_TRACE(message(network.name, ", ", text_of(one.strategy), ", ", forfeits ? "forfeited" : "thrown",
                                " behind computation ", at));
           EXPECT_EQ(train<Threads>(network, one.strategy,
@@ -266,7 +266,7 @@ TEST(QueuedForeignLoop, AQueueOfItsOwnIsOrderedWhereGradientsAreClearedAndPasses
         }
 }
 
-TEST(QueuedForeignLoop, ItsMisuseIsAnError) {
+TEST(QueuedForeignLoop, MisuseOfQueuesAndPassesIsAnError) {
   const Network network = tied_network();
   Queue::check_only(true);
   Threads::run(1, {}, [&](Threads& communicator) {
@@ -286,7 +286,7 @@ TEST(QueuedForeignLoop, ItsMisuseIsAnError) {
   Queue::check_only(false);
 }
 
-/// Two objects on one communicator, each with a stream of its own. Their computations take turns.
+/// Two objects on one communicator, each with its own stream. Their computations alternate.
 template <class AnyComm>
 void expect_two_objects_in_turn() {
   const std::vector<Network> both = networks();
@@ -325,12 +325,12 @@ void expect_two_objects_in_turn() {
     expect_same(found[i], train_by<AnyComm>(both[i], strategy, {.request = request}).outcome);
 }
 
-TEST(SeveralQueuedObjects, HaveTheBitsThatEachHasAlone) {
+TEST(SeveralQueuedObjects, AreBitIdenticalToEachObjectAlone) {
   expect_two_objects_in_turn<Threads>();
   expect_two_objects_in_turn<Nccl>();
 }
 
-TEST(GraphOfAForeignLoop, HasTheBitsOfTheLoopWithoutTheLibrary) {
+TEST(GraphOfAForeignLoop, IsBitIdenticalToThePlainLoop) {
   for (const Network& network : networks())
     for (const bool own_queue : {false, true})
       for (const int ranks : numbers_of_ranks())

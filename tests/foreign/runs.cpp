@@ -32,7 +32,7 @@ Shape shape_of(const std::vector<std::int64_t>& extents) {
   return shape;
 }
 
-/// A use of the loop without the library.
+/// A use of the plain loop.
 template <class U>
 class HeldPlainUse : public HeldUse {
  public:
@@ -52,7 +52,7 @@ class HeldPlainUse : public HeldUse {
   U use_;
 };
 
-/// Returns how the library's AdamW rounds sums of products: that depends on the processor and on the compiler.
+/// Returns how the library's AdamW rounds multiply-adds; this depends on the processor and the compiler.
 plain::Rounding rounding_of_library() {
   constexpr Eigen::Index count = 100;
   using Values = Eigen::VectorXf;

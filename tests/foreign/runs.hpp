@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Runs of a network: over ranks of any communicator, and without the library.
+/// Runs of a network: over the ranks of any communicator, and in the plain loop.
 #pragma once
 
 #include <algorithm>
@@ -25,20 +25,20 @@ using Comm = comm::Threads<>;
 
 template <class Strategy, class Precision = Fp32>
 using ShardedBy = Sharded<Stack<Strategy, Comm, Precision>>;
-/// The one that tests of behaviour take.
+/// The type that behaviour tests use.
 using Fsdp2 = ShardedBy<RunTimeAny>;
 
 enum class In { fp32, bf16 };
 
 constexpr std::uint64_t seed = 7;
 constexpr double lr = 0.02;
-constexpr double lr_of(int step) { return lr / (1 + step % 4); }  ///< another one in each step
-constexpr double usual_clip = 0.35;                               ///< of the gradients' norm
+constexpr double lr_of(int step) { return lr / (1 + step % 4); }  ///< changes with each step
+constexpr double usual_clip = 0.35;                               ///< bound on the gradient norm
 
 /// Whether long tests run all of their cases: tests/long.sh sets TESSERA_SWEEP=whole.
 bool sweeps_whole();
 
-/// What is run.
+/// The settings of a run.
 struct Request {
   int ranks = 1;
   std::vector<int> micro_batches = {1, 1, 1, 1};  ///< of each step
@@ -48,30 +48,30 @@ struct Request {
   double clip = usual_clip;
 };
 
-/// A strategy, and the order of sums of the loop without the library that has its bits.
+/// A strategy and the order of sums with which the plain loop is bit-identical to it.
 struct Case {
   AnyStrategy strategy;
   plain::Reduce reduce = plain::Reduce::every_micro_batch;
   int ranks_per_group = 0;
 };
-/// All kinds that shard over one axis; and over two, in groups of 2 of 4 ranks.
+/// All strategies that shard over one axis, and over two axes in groups of 2 of 4 ranks.
 /// @{
 std::vector<Case> cases_of_one_axis();
 std::vector<Case> cases_of_two_axes();
 /// @}
 std::string text_of(const AnyStrategy& strategy);
 
-/// What came out: losses of the steps, all weights by name, and norms of the gradients.
+/// The result of a run: the losses of the steps, all weights by name, and the gradient norms.
 struct Outcome {
   std::vector<double> losses;
   std::map<std::string, std::vector<float>> weights;
   std::vector<double> norms = {};
 };
 
-/// Settings of a network with that many micro-batches: AdamW, with clipping.
+/// Settings for a network with `micro_batches` micro-batches, AdamW and clipping.
 ShardedSettings<> settings_for(const Network& network, int micro_batches, double clip = usual_clip);
 
-/// The whole weights. Collective.
+/// Returns the unsharded weights. Collective.
 template <class AnySharded>
 std::map<std::string, std::vector<float>> whole_weights(AnySharded& sharded) {
   std::map<std::string, std::vector<float>> whole;
@@ -81,7 +81,7 @@ std::map<std::string, std::vector<float>> whole_weights(AnySharded& sharded) {
   return whole;
 }
 
-/// Makes the computations of this rank's `count` micro-batches, and returns the sum of their losses.
+/// Computes this rank's `count` micro-batches and returns the sum of their losses.
 template <class Ranks>
 double compute_all(const Network& network, AnyPass& pass, int step, const Ranks& ranks, int count) {
   double loss = 0;
@@ -89,7 +89,7 @@ double compute_all(const Network& network, AnyPass& pass, int step, const Ranks&
   return loss;
 }
 
-/// Trains so many steps, of which each is cut into the strategy's pieces. Collective.
+/// Trains `steps` steps, each cut into the strategy's pieces. Collective.
 template <class AnySharded>
 Outcome steps_in_pieces(AnySharded& sharded, const Network& network, int steps) {
   const auto& module = sharded.module();
@@ -112,7 +112,7 @@ Outcome steps_in_pieces(AnySharded& sharded, const Network& network, int steps) 
   return outcome;
 }
 
-/// Trains one step for each number of micro-batches. Collective.
+/// Trains one step for each entry of `micro_batches`. Collective.
 template <class AnySharded>
 Outcome steps_of(AnySharded& sharded, const Network& network, const std::vector<int>& micro_batches) {
   const auto& communicator = sharded.module().communicator();
@@ -131,7 +131,7 @@ Outcome steps_of(AnySharded& sharded, const Network& network, const std::vector<
   return outcome;
 }
 
-/// Trains over the ranks of `communicator`. Every rank's plan must be what it holds. Collective.
+/// Trains over the ranks of `communicator` and expects that every rank uses exactly the planned memory. Collective.
 template <class Precision, class Comm, class Strategy>
 Outcome train_on(Comm& communicator, const Network& network, const Request& request, const Strategy& strategy) {
   ShardedSettings<> settings = settings_for(network, *std::ranges::max_element(request.micro_batches), request.clip);
@@ -149,17 +149,17 @@ Outcome train_on(Comm& communicator, const Network& network, const Request& requ
 /// Trains over ranks that are threads.
 Outcome train_sharded(const Network& network, const Request& request);
 
-/// Trains without the library, by S, with the sums in the order of a strategy.
+/// Trains in the plain loop with numbers of type S and the given order of sums.
 template <class S>
 Outcome train_plain(const Network& network, const Request& request, plain::Reduce reduce, int ranks_per_group = 0);
 
-/// Returns where to clip, so that some steps of a request are clipped, and others are not.
+/// Returns a clipping bound such that some steps of a request are clipped and others are not.
 double clip_of(const Network& network, Request request);
-/// It was so.
+/// Expects that some steps were clipped and others were not.
 void expect_clipping(const Outcome& found, double clip);
 
-/// Calls f(request, expected) for each case: `request` with its strategy, and the outcome without the library, which is
-/// worked out once for each order of sums. Some steps are clipped.
+/// Calls f(request, expected) for each case: `request` with the strategy of the case, and the outcome of the plain
+/// loop, which runs once for each order of sums. Some steps are clipped.
 template <class F>
 void with_expected(const Network& network, Request request, const std::vector<Case>& cases, F f) {
   request.clip = clip_of(network, request);
@@ -173,12 +173,12 @@ void with_expected(const Network& network, Request request, const std::vector<Ca
   }
 }
 
-/// Losses and weights have the same bits.
+/// Expects bit-identical losses and weights.
 void expect_same(const Outcome& found, const Outcome& expected);
-/// The largest difference of the losses, and of a tensor's weights, relative to what they should be.
+/// The largest relative difference of the losses and of the weights of a tensor.
 double difference(const Outcome& found, const Outcome& expected);
 
-/// Calls f(communicator) on every rank of as many threads. `checks`: collectives are compared over ranks.
+/// Calls f(communicator) on `ranks` threads. `checks`: compares collectives between ranks.
 template <class F>
 void on_ranks(int ranks, F f, bool checks = false) {
   Comm::run(ranks, {.checks = checks}, f);

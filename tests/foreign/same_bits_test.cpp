@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Networks that the library does not know have the same bits on any number of ranks, if a step is cut into pieces.
+// User-defined networks are bit-identical on any number of ranks if a step is cut into pieces.
 #include <algorithm>
 #include <cmath>
 
@@ -22,7 +22,7 @@ std::vector<AnyStrategy> family(int pieces) {
           in_pieces(Zero2{}, pieces), in_pieces(Zero3{.persistence_threshold = 8}, pieces)};
 }
 
-/// Ranks that divide the pieces and that do not, and more ranks than pieces.
+/// Numbers of ranks that divide the number of pieces, that do not, and that exceed it.
 std::vector<int> rank_counts(int pieces) { return {1, 2, 3, pieces, pieces + 1}; }
 
 std::string trace(const Network& network, const Request& request) {
@@ -39,18 +39,18 @@ void expect_same_on_any_ranks(const Network& network, Request request, int piece
     }
 }
 
-/// The owner of a shard adds pieces as the ranks of a loop without the library, one for each piece, are added.
-TEST(SameBits, AreThoseOfTheLoopWithoutTheLibraryThatAddsPieceAfterPiece) {
+/// The owner of a shard adds pieces in the same order as the plain loop with one rank for each piece.
+TEST(SameBits, MatchAPlainLoopThatAddsPiecesInOrder) {
   for (const Network& network : networks())
     for (const int pieces : {4, 5}) {
-      const Request request{.ranks = pieces, .clip = 1e30};  // which nothing reaches: norms are summed in another way
+      const Request request{.ranks = pieces, .clip = 1e30};  // never reached, since the order of sums differs
       const Outcome expected = train_plain<float>(network, request, plain::Reduce::every_micro_batch);
       expect_same_on_any_ranks(network, request, pieces, expected);
     }
 }
 
-/// Clipped by norms that are exact.
-TEST(SameBits, HoldForNormsAndClippedSteps) {
+/// Clipping uses exact norms.
+TEST(SameBits, IncludeNormsAndClippedSteps) {
   for (const Network& network : networks()) {
     constexpr int pieces = 5;
     Request request{.ranks = pieces};
@@ -69,8 +69,8 @@ TEST(SameBits, HoldForNormsAndClippedSteps) {
   }
 }
 
-/// What is sent is rounded to bf16 on one rank too.
-TEST(SameBits, HoldInBf16) {
+/// Values that would be sent are rounded to bf16 on one rank too.
+TEST(SameBits, AreGuaranteedInBf16Too) {
   for (const Network& network : networks()) {
     constexpr int pieces = 4;
     const Request request{.ranks = 4, .strategy = in_pieces(FullyShard<>{}, pieces), .precision = In::bf16};
@@ -79,7 +79,7 @@ TEST(SameBits, HoldInBf16) {
   }
 }
 
-TEST(SameBits, DifferWithoutPieces) {
+TEST(SameBits, ResultsDependOnTheNumberOfRanksWithoutPieces) {
   for (const Network& network : networks()) {
     Request request{.ranks = 1, .micro_batches = std::vector(4, 4), .strategy = RunTimeAny{FullyShard<>{}}};
     const Outcome alone = train_sharded(network, request);
@@ -102,7 +102,7 @@ void on_two_ranks(F f) {
   });
 }
 
-TEST(SameBits, ARankWithoutAPieceIsToldSo) {
+TEST(SameBits, ARankWithoutAPieceMustSkipTheMicroBatch) {
   on_two_ranks([](Pieces& sharded, const Network& network) {
     const auto& module = sharded.module();
     EXPECT_EQ(module.step_pieces(), 3);
@@ -126,7 +126,7 @@ TEST(SameBits, ARankWithoutAPieceIsToldSo) {
   });
 }
 
-/// A zero of the other sign would change the sum of gradients that are all -0.
+/// Adding +0 would change the sum of gradients that are all -0.
 TEST(SameBits, ARankWithoutAPieceAddsNothingToTheSum) {
   const std::vector<Unit> units{{.name = "u", .parameters = {{.name = "w", .shape = {5}}}}};
   on_ranks(2, [&](Comm& communicator) {
@@ -151,7 +151,7 @@ TEST(SameBits, ARankWithoutAPieceAddsNothingToTheSum) {
   });
 }
 
-TEST(SameBits, ARankMayGiveUpAPassBetweenItsPieces) {
+TEST(SameBits, ARankMayForfeitAPassBetweenItsPieces) {
   on_two_ranks([](Pieces& sharded, const Network& network) {
     const auto& module = sharded.module();
     const bool gives_up = module.communicator().rank() == 0;
@@ -179,7 +179,7 @@ std::string refusal(const AnyStrategy& strategy, ShardedSettings<> settings) {
   });
 }
 
-TEST(SameBits, WhatWouldDependOnTheRanksIsRefused) {
+TEST(SameBits, SettingsThatDependOnTheNumberOfRanksAreRefused) {
   const AnyStrategy strategy = in_pieces(FullyShard<>{}, 4);
   EXPECT_EQ(refusal(strategy, {}), "");
   test::expect_parts(refusal(strategy, {.micro_batches = 3}), {"has 2 micro-batches, and 3 are planned"});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// With fixed slots a group's weights and gradients have the same memory whenever they have any, whatever the order.
+// With fixed slots, a group's weights and gradients are always in the same memory, for any order.
 #include <algorithm>
 #include <map>
 #include <numeric>
@@ -33,14 +33,14 @@ class Random {
   std::minstd_rand engine_;
 };
 
-/// Returns an order in which units are used repeatedly, or never, with a head or without.
+/// Returns an order in which units may be used repeatedly or never, with or without a head.
 Order random_order(Random& random, int units) {
   std::vector<int> uses(static_cast<std::size_t>(1 + random(2 * units)));
   std::ranges::generate(uses, [&] { return random(units); });
   return random(2) == 0 ? mirrored(uses) : mirrored(uses, random(units));
 }
 
-/// Returns units with a group of their own each; some share another one, and some are frozen.
+/// Returns units with one group each; some units share an additional group, and some groups are frozen.
 Problem random_problem(Random& random, Order order, int units) {
   Problem problem;
   problem.axes.shard = 2;
@@ -66,7 +66,7 @@ std::vector<sharding::Rules> all_rules(int depth) {
           Zero1{}.rules()};
 }
 
-/// Returns the slots that each group takes by this kind of task.
+/// Returns the slots that each group occupies in tasks of this action.
 std::map<int, std::set<int>> slots_by_group(const Schedule& placed, Action takes) {
   std::map<int, std::set<int>> slots;
   for (const Task& task : placed)
@@ -74,7 +74,7 @@ std::map<int, std::set<int>> slots_by_group(const Schedule& placed, Action takes
   return slots;
 }
 
-/// No slot is held by two groups at a time.
+/// Expects that no slot is occupied by two groups at once.
 void expect_one_holder(const Schedule& placed) {
   std::map<int, int> weights, gradients;
   for (const Task& task : placed) {
@@ -89,7 +89,7 @@ void expect_one_holder(const Schedule& placed) {
   }
 }
 
-TEST(FixedSlots, AGroupHasTheSameSlotInEveryUseWhateverTheOrder) {
+TEST(FixedSlots, AGroupHasTheSameSlotInEveryUseForAnyOrder) {
   Random random(1);
   for (int trial = 0; trial < 300; ++trial) {
     const int units = 1 + random(7);
@@ -124,7 +124,7 @@ Problem chain_problem(int units, bool overlap) {
   return problem;
 }
 
-TEST(FixedSlots, TakeNoMoreMemoryInChains) {
+TEST(FixedSlots, TakeNoMoreMemoryInAChainOfUnits) {
   for (const int units : {1, 2, 3, 4, 5, 6, 7, 8, 13})
     for (const int depth : {0, 1, 2, 3})
       for (const sharding::Rules& rules : all_rules(depth))
@@ -135,15 +135,15 @@ TEST(FixedSlots, TakeNoMoreMemoryInChains) {
           problem.fixed_slots = true;
           const auto fixed = sharding::slot_sizes(sharding::assign_slots(list, problem), problem);
           EXPECT_LE(elements_of(fixed.weights), elements_of(free.weights)) << units << " units, depth " << depth;
-          // Gradients of neighbours overlap, those of the last and the first unit too: a ring of odd length needs
-          // three.
+          // Gradients of adjacent units overlap, including those of the last and the first unit: a ring of odd length
+          // needs three slots.
           const bool odd_ring = overlap && units % 2 == 1 && units > 1;
           EXPECT_LE(elements_of(fixed.gradients), elements_of(free.gradients) + (odd_ring ? 100 : 0))
               << units << " units, depth " << depth;
         }
 }
 
-TEST(FixedSlots, AreNeededWhereGathersRunFarAhead) {
+TEST(FixedSlots, WithoutThemDeepPrefetchChangesTheSlotOfAGroup) {
   const Problem problem = chain_problem(6, false);
   const Schedule placed =
       sharding::assign_slots(sharding::schedule_from(FullyShard<>{.prefetch_depth = 3}.rules(), problem), problem);
@@ -151,7 +151,7 @@ TEST(FixedSlots, AreNeededWhereGathersRunFarAhead) {
   EXPECT_TRUE(std::ranges::any_of(slots, [](const auto& group) { return group.second.size() > 1; }));
 }
 
-/// Units of one or two tensors; every third unit has one that all of those share.
+/// Units with one or two tensors; every third unit also has a tensor that these units share.
 std::vector<Unit> small_units(Random& random, int count) {
   std::vector<Unit> units(static_cast<std::size_t>(count));
   for (const auto& [i, unit] : ranges::views::enumerate(units)) {
@@ -162,7 +162,7 @@ std::vector<Unit> small_units(Random& random, int count) {
   return units;
 }
 
-/// Every unit's backward is made, so that all of them may be trained.
+/// An order that contains the backward of every unit, so that all units can be trained.
 Order covering_order(Random& random, int units) {
   std::vector<int> uses(static_cast<std::size_t>(units));
   std::iota(uses.begin(), uses.end(), 0);
@@ -170,7 +170,7 @@ Order covering_order(Random& random, int units) {
   return random(2) == 0 ? mirrored(uses) : mirrored(uses, random(units));
 }
 
-TEST(FixedSlots, ViewsHaveTheSameAddressesInEveryUseOfAPass) {
+TEST(FixedSlots, ViewsKeepTheirAddressesInAllUsesOfAPass) {
   Random random(2);
   for (int trial = 0; trial < 24; ++trial) {
     const int units = 2 + random(6);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A loop of one's own that is wrong in one way at a time: two layers of numbers, plain loops.
+/// A user-defined training loop with one selectable flaw: two element-wise layers in plain C++.
 #pragma once
 
 #include <cmath>
@@ -14,20 +14,20 @@ namespace fsdp::foreign {
 enum class LoopFlaw {
   none,
   overwrites,          ///< never adds to a gradient
-  counts_calls,        ///< takes its data by how often it was called
-  forgets_a_gradient,  ///< of one tensor
-  leaves_out_a_unit,   ///< and so a computation
-  keeps_activations,   ///< in memory that an exception does not empty
-  declares_more,       ///< units of another size whenever it is asked
-  divides_by_its_own,  ///< samples, not by those of the step
-  divides_loss_alone,  ///< by the samples of the step, and gradients by its own
-  stops_at_frozen,     ///< a unit whose gradients are not wanted, and makes none of the units before it
+  counts_calls,        ///< chooses its data by the number of calls
+  forgets_a_gradient,  ///< omits the gradient of one tensor
+  leaves_out_a_unit,   ///< omits the computation of a unit
+  keeps_activations,   ///< in memory that an exception does not clear
+  declares_more,       ///< declares units of a different size in each call
+  divides_by_its_own,  ///< divides by the samples of the piece instead of those of the step
+  divides_loss_alone,  ///< divides the loss by the samples of the step, and gradients by those of the piece
+  stops_at_frozen,     ///< stops backward at a frozen unit and computes no gradient of the units before it
 };
 
 struct FlawedLoop {
   static inline LoopFlaw flaw = LoopFlaw::none;
   static inline thread_local std::vector<float> kept = {};  ///< inputs of the second layer
-  static inline thread_local int calls = 0, declared = 0;   ///< of compute and units, on a rank
+  static inline thread_local int calls = 0, declared = 0;   ///< number of calls of compute and units on a rank
 
   static constexpr int width = 5;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A line of JSONL, with a conversation, under templates that mark answers and that do not.
+// A line of JSONL with a conversation, under templates with and without marked answers.
 #include <tessera/text/chat.hpp>
 
 #include "target.hpp"

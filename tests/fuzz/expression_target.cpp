@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A regular expression, and a text that it is searched in.
+// A regular expression and the text in which it is searched.
 #include <vector>
 
 #include "src/text/patterns/regular_expression.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// JSON, in the order of the text and by keys: both are read, or both refused.
+// JSON, parsed in text order and by keys: both parsers accept it, or both refuse it.
 #include "src/fsdp/core/json/strict_json.hpp"
 #include "target.hpp"
 

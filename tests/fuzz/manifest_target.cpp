@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A manifest.json, with the checksum that its content has.
+// A manifest.json with a valid checksum.
 #include "src/fsdp/checkpoint/crc32c.hpp"
 #include "src/fsdp/checkpoint/manifest.hpp"
 #include "target.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An index of Megatron's, whose tokens have as many bytes as the input's last byte says.
+// A Megatron index; the last byte of the input determines the token size.
 #include <array>
 
 #include <tessera/trainer/data/corpus.hpp>

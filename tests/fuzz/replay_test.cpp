@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every target of this folder reads the inputs that corpus/<target> keeps: seeds, and what once failed.
+// Every target of this folder reads the inputs in corpus/<target>: seeds and inputs that failed once.
 #include <algorithm>
 #include <vector>
 
@@ -21,7 +21,7 @@ std::vector<std::string> names_of_targets() {
 
 class Replay : public ::testing::TestWithParam<std::string> {};
 
-TEST_P(Replay, EveryKeptInputIsReadOrRefused) {
+TEST_P(Replay, EveryCorpusInputIsReadOrRefused) {
   std::vector<std::filesystem::path> files;
   for (const auto& entry : std::filesystem::directory_iterator(corpus / GetParam())) files.push_back(entry.path());
   std::sort(files.begin(), files.end());
@@ -35,7 +35,7 @@ TEST_P(Replay, EveryKeptInputIsReadOrRefused) {
 INSTANTIATE_TEST_SUITE_P(Targets, Replay, ::testing::ValuesIn(names_of_targets()),
                          [](const auto& info) { return info.param; });
 
-TEST(Corpus, HasAFolderForEachTargetAlone) {
+TEST(Corpus, HasExactlyOneFolderPerTarget) {
   std::vector<std::string> folders;
   for (const auto& entry : std::filesystem::directory_iterator(corpus)) folders.push_back(entry.path().filename());
   std::sort(folders.begin(), folders.end());

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Fuzz targets: functions that read an untrusted input, which must end with a result or with InputError.
+/// Fuzz targets: functions that read an untrusted input and must end with a result or an InputError.
 ///
-/// `tests/long.sh fuzz` makes a libFuzzer program of each; tests_fuzz replays the inputs kept in corpus/<target>. To
+/// `tests/long.sh fuzz` builds a libFuzzer program for each; tests_fuzz replays the inputs in corpus/<target>. To
 /// add one: a file <name>_target.cpp with FUZZ_TARGET(<name>), and inputs in corpus/<name>.
 #pragma once
 
@@ -32,7 +32,7 @@ struct Registered {
   Registered(const char* name, Target target) { targets().emplace(name, target); }
 };
 
-/// Runs a reader. Any exception but InputError and its like escapes.
+/// Runs a reader and catches InputError and similar errors; other exceptions propagate.
 template <class Read>
 void refused_or_read(const Read& read) {
   try {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A file of JSONL, each line a document.
+// A JSONL file in which each line is a document.
 #include <tessera/trainer/data/tokenize.hpp>
 
 #include "target.hpp"

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// A model.safetensors.index.json beside one shard.
+// A model.safetensors.index.json next to one shard.
 #include <tessera/fsdp/checkpoint/weight_files.hpp>
 
 #include "target.hpp"
 
 FUZZ_TARGET(weight_index) {
   static const std::filesystem::path shard = [] {
-    std::string file = {62, 0, 0, 0, 0, 0, 0, 0};  // bytes of the header
+    std::string file = {62, 0, 0, 0, 0, 0, 0, 0};  // number of bytes of the header
     file.append(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}        )").append(4, '\0');
     return fsdp::fuzz::written("index/one.safetensors", file);
   }();

@@ -22,13 +22,13 @@ LlamaConfig tied_tiny() {
   return config;
 }
 
-/// A folder of this model with these tensors, all zero.
+/// Writes a folder of this model with these tensors, all zero.
 void write_model(const TemporaryFolder& folder, const LlamaConfig& config, std::vector<NamedShape> tensors) {
   folder.write("config.json", config.write());
   SharedFile::create(folder.path() / "model.safetensors", plan_file(std::move(tensors))).finish();
 }
 
-/// Changes a value of such a folder.
+/// Changes one value in such a folder.
 void change_value(const TemporaryFolder& folder, const std::vector<NamedShape>& tensors, const std::string& name,
                   std::int64_t index, float value) {
   const auto place = std::ranges::find(tensors, name, &NamedShape::name) - tensors.begin();
@@ -44,7 +44,7 @@ TEST(OpenModel, ReadsTheGoldenFolders) {
   }
 }
 
-TEST(OpenModel, ATiedHeadMayBeStoredIfItIsACopyAndRotaryCachesAreIgnored) {
+TEST(OpenModel, AcceptsAStoredCopyOfATiedHeadAndIgnoresRotaryCaches) {
   const TemporaryFolder folder;
   std::vector<NamedShape> tensors = test::listing_of(tied_tiny()).parameters;
   tensors.push_back({"lm_head.weight", {256, 96}});
@@ -66,7 +66,7 @@ TEST(OpenModel, ATiedHeadMayBeStoredIfItIsACopyAndRotaryCachesAreIgnored) {
   EXPECT_INPUT_ERROR(open(), "lm_head.weight has shape [255, 96] and model.embed_tokens.weight has [256, 96]");
 }
 
-TEST(OpenModel, ACopyMayBeOfAnotherType) {
+TEST(OpenModel, AStoredCopyOfATiedHeadMayHaveAnotherDtype) {
   const TemporaryFolder folder;
   const auto shard = [&](const char* name, const char* tensor, DType type, float value) {
     std::filesystem::remove(folder.path() / name);
@@ -89,7 +89,7 @@ TEST(OpenModel, ACopyMayBeOfAnotherType) {
   EXPECT_INPUT_ERROR(open_model<test::ListedLlama>(folder.path()), "lm_head.weight[7] is 1.26 and ");
 }
 
-TEST(OpenModel, ListsMissingAndUnknownNamesUpToTen) {
+TEST(OpenModel, ListsUpToTenMissingAndUnknownNames) {
   const TemporaryFolder folder;
   std::vector<NamedShape> tensors = test::listing_of(llama_preset("tiny")).parameters;
   tensors.erase(tensors.begin() + 2, tensors.begin() + 14);
@@ -100,7 +100,7 @@ TEST(OpenModel, ListsMissingAndUnknownNamesUpToTen) {
   test::expect_parts(said, {" and 2 more; and has unknown ones: extra"});
 }
 
-TEST(OpenModel, ReadsNamesBehindAWrappersPrefixWhichItReports) {
+TEST(OpenModel, ReadsNamesWithAWrapperPrefixAndReportsIt) {
   const std::vector<NamedShape> own = test::listing_of(llama_preset("tiny")).parameters;
   const std::vector<NamedShape> tied = test::listing_of(tied_tiny()).parameters;
   const auto opened = [](const LlamaConfig& config, std::vector<NamedShape> tensors, const auto& rename) {
@@ -138,7 +138,7 @@ TEST(OpenModel, ReadsNamesBehindAWrappersPrefixWhichItReports) {
                     "larger model) instead of model.", so));
 }
 
-TEST(OpenModel, NamesThePrefixWhereMoreDiffers) {
+TEST(OpenModel, ReportsThePrefixTogetherWithOtherDifferences) {
   const TemporaryFolder folder;
   std::vector<NamedShape> tensors = test::listing_of(llama_preset("tiny")).parameters;
   for (NamedShape& tensor : tensors) tensor.name = "language_model." + tensor.name;
@@ -158,7 +158,7 @@ TEST(OpenModel, NamesThePrefixWhereMoreDiffers) {
                      "lacks 1 tensor of the model: lm_head.weight");
 }
 
-TEST(ExportModel, CountsWhatRoundingLosesOfAMerge) {
+TEST(ExportModel, CountsAdapterUpdatesThatRoundingLoses) {
   LlamaConfig config = llama_preset("tiny");
   config.lora = {.rank = 1, .alpha = 1, .targets = "q_proj"};
   const std::vector<NamedShape> tensors = test::listing_of(config).parameters;
@@ -173,11 +173,11 @@ TEST(ExportModel, CountsWhatRoundingLosesOfAMerge) {
                          read_listing<test::ListedLlama>, {}, {})
                 .merge;
   };
-  const MergeEffect lost = merged(DType::bf16, 1, 0x1p-10f);  // below half of the distance to the next bf16
+  const MergeEffect lost = merged(DType::bf16, 1, 0x1p-10f);  // below half the distance to the next bf16 value
   EXPECT_EQ(lost.weights, 3 * 96 * 96);
   EXPECT_EQ(lost.changed, 0);
   EXPECT_EQ(lost.lost_share(), 1);
-  const MergeEffect rounded = merged(DType::bf16, 1, 0x1.8p-8f);  // to 2^-7
+  const MergeEffect rounded = merged(DType::bf16, 1, 0x1.8p-8f);  // rounds to 2^-7
   EXPECT_EQ(rounded.changed, 1);
   EXPECT_DOUBLE_EQ(rounded.lost_share(), 1. / 3);
   EXPECT_EQ(merged(DType::bf16, 0, 0x1p-10f).lost_share(), 0);
@@ -187,7 +187,7 @@ TEST(ExportModel, CountsWhatRoundingLosesOfAMerge) {
   EXPECT_EQ(merged(DType::f32, 1, 0).wanted, 0);
 }
 
-TEST(OpenModel, NamesAWrongShapeAMissingFileAndAShortFile) {
+TEST(OpenModel, ReportsWrongShapesAndMissingOrTruncatedFiles) {
   const TemporaryFolder folder;
   std::vector<NamedShape> tensors = test::listing_of(llama_preset("tiny")).parameters;
   tensors[4].shape = {96, 32};

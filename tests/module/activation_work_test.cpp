@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tasks of a pass that move activations, which its caller executes.
+// Tasks that move activations: a pass passes them to its caller, which executes them.
 #include <string>
 #include <vector>
 
@@ -21,18 +21,18 @@ namespace {
 using Comm = comm::Threads<>;
 using Model = Llama<Stack<FullyShard<>, Comm, Fp32, tiling::Untiled>>;
 
-/// A model that says that it has fewer than no blocks.
+/// A model that reports a negative number of blocks.
 struct FewerThanNoBlocks : Model {
   using Model::Model;
   int blocks() const { return -1; }
 };
-TEST(UnitsOf, AModelWithANegativeNumberOfBlocksIsRefused) {
+TEST(UnitsOf, RefusesAModelWithANegativeNumberOfBlocks) {
   EXPECT_EQ(input_error_of([] { units_of(FewerThanNoBlocks(uneven_llama(1))); }),
             "model: it has -1 blocks; blocks() is at least 0");
 }
 using Base = ShardedModel<Model>::Stack;
 
-/// Tasks that a pass gave its caller.
+/// Records the tasks that a pass passes to its caller.
 struct Given {
   std::vector<std::string> list = {};
 
@@ -56,7 +56,7 @@ void on_two_ranks(F f) {
   });
 }
 
-/// Computes so many of what is left, and nothing in them: zeroes gradients.
+/// Executes the next `count` computations of a pass; backward only zeroes the gradients.
 void compute(Pass<Base>& pass, int count) {
   for (; count > 0; --count) {
     Use<Base> use = pass.enter();
@@ -74,7 +74,7 @@ std::vector<std::string> moves_of(int micro_batch) {
   return {"send-input unit 1" + end, "send-input unit 2" + end, "fetch-input unit 2" + end, "fetch-input unit 1" + end};
 }
 
-TEST(ActivationWork, IsCalledForTheMovesOfMicroBatchesThatAreComputed) {
+TEST(ActivationWork, IsCalledOnlyForMicroBatchesThatAreComputed) {
   on_two_ranks([](auto& module) {
     Given given;
     Pass<Base> pass(module, sharding::Pass::train, 0, 0, {}, Reductions::made, given.work());
@@ -86,7 +86,7 @@ TEST(ActivationWork, IsCalledForTheMovesOfMicroBatchesThatAreComputed) {
   });
 }
 
-TEST(ActivationWork, EndsWhereAPassIsForfeited) {
+TEST(ActivationWork, IsNotCalledAfterAPassIsForfeited) {
   on_two_ranks([](auto& module) {
     Given given;
     Pass<Base> pass(module, sharding::Pass::train, 0, 0, {}, Reductions::made, given.work());
@@ -96,7 +96,7 @@ TEST(ActivationWork, EndsWhereAPassIsForfeited) {
   });
 }
 
-TEST(ActivationWork, MayNotBeLeftOutWhereThereIsSome) {
+TEST(ActivationWork, IsRequiredIfThePassMovesActivations) {
   on_two_ranks([](auto& module) {
     EXPECT_EQ(error_of<LogicError>([&] { const Pass<Base> pass(module, sharding::Pass::train); }),
               "pass: send-input block 0 moves activations, which is the caller's work; give ActivationWork, or leave "
@@ -105,7 +105,7 @@ TEST(ActivationWork, MayNotBeLeftOutWhereThereIsSome) {
   });
 }
 
-TEST(OffloadInputs, AreForTheChainOfAModelAlone) {
+TEST(OffloadInputs, IsRefusedOutsideAModelsChainOfBlocks) {
   Comm::run(1, {}, [](Comm& communicator) {
     const std::vector<Unit> units(3, Unit{.name = "unit", .parameters = {{"w", {4}}}});
     EXPECT_INPUT_ERROR(

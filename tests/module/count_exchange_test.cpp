@@ -16,7 +16,7 @@
 namespace fsdp {
 namespace {
 
-/// What every rank was told where these ranks refuse their data.
+/// The result or error message of every rank if the ranks in `refusing` refuse their data.
 std::vector<std::string> complaints(int ranks, const std::vector<int>& refusing) {
   using Comm = comm::Threads<device::Cpu>;
   std::vector<std::string> told(static_cast<std::size_t>(ranks));
@@ -45,14 +45,14 @@ TEST(BatchCounts, AreSummedOverRanks) {
   EXPECT_EQ(complaints(3, {}), (std::vector<std::string>(3, "6 and 30")));
 }
 
-TEST(BatchCounts, AnErrorOfOneRankIsThatOfAll) {
+TEST(BatchCounts, AnErrorOfOneRankIsThrownOnAllRanks) {
   EXPECT_EQ(complaints(1, {0}), (std::vector<std::string>{"window "}));
   EXPECT_EQ(complaints(3, {2}), (std::vector<std::string>(3, "window " + std::string(20, 'x'))));
   EXPECT_EQ(complaints(3, {1, 2}), (std::vector<std::string>(3, "window " + std::string(10, 'x'))));
 }
 
-/// A batch of a user's type whose counts are nonsense on one rank: the mean loss would be divided by them.
-TEST(BatchCounts, ThatAreNegativeOnARankAreRefusedOnAll) {
+/// A user-defined batch has invalid counts on one rank. The mean loss would be divided by them.
+TEST(BatchCounts, NegativeCountsOfOneRankAreRefusedOnAllRanks) {
   using Comm = comm::Threads<device::Cpu>;
   for (const BatchCounts& counts :
        {BatchCounts{.valid_targets = -5, .squares = 1}, {.valid_targets = 1, .squares = -1}})
@@ -66,7 +66,7 @@ TEST(BatchCounts, ThatAreNegativeOnARankAreRefusedOnAll) {
     });
 }
 
-TEST(BatchCounts, BringWhatSignalsAskedOfAnyRank) {
+TEST(BatchCounts, CarrySignalRequestsOfAnyRankToAllRanks) {
   using Comm = comm::Threads<device::Cpu>;
   Comm::run(3, {}, [&](Comm& communicator) {
     device::Ledger ledger;
@@ -83,7 +83,7 @@ TEST(BatchCounts, BringWhatSignalsAskedOfAnyRank) {
   });
 }
 
-/// What is said of a micro-batch of two sequences of four tokens and a vocabulary of 10.
+/// The error message for a micro-batch of two sequences of four tokens with a vocabulary of 10; empty if it is valid.
 std::string complaint(const std::vector<std::int32_t>& tokens, const std::vector<std::int32_t>& targets,
                       const std::vector<std::int64_t>& documents) {
   const TokenBatch batch{.tokens = {tokens.data(), {std::ssize(tokens)}},
@@ -93,7 +93,7 @@ std::string complaint(const std::vector<std::int32_t>& tokens, const std::vector
   return test::error_of<InputError>([&] { batch.validate(4, 10); });
 }
 
-TEST(TokenBatch, HasItsTokensAndTargetsInTheVocabularyAndDocumentsThatCoverIt) {
+TEST(TokenBatch, RefusesTokensOutsideTheVocabularyAndInvalidDocuments) {
   const std::vector<std::int32_t> good = {0, 1, 2, 3, 9, 5, 6, 7};
   auto too_large = good, negative = good;
   too_large[5] = 10;
@@ -106,7 +106,7 @@ TEST(TokenBatch, HasItsTokensAndTargetsInTheVocabularyAndDocumentsThatCoverIt) {
   test::expect_parts(complaint(good, good, {0, 5, 8}), {"over the end of a sequence"});
 }
 
-TEST(BatchCounts, AreOfValidTargetsAndDocuments) {
+TEST(BatchCounts, CountValidTargetsAndDocuments) {
   const std::vector<std::int32_t> tokens(8, 1), targets = {1, -1, 1, 1, -5, -1, 0, 1};
   const std::vector<std::int64_t> documents = {0, 1, 4, 4, 8};
   TokenBatch batch{.tokens = {tokens.data(), {8}}, .targets = {targets.data(), {8}}, .sequences = 2};
@@ -117,7 +117,7 @@ TEST(BatchCounts, AreOfValidTargetsAndDocuments) {
 
 using Comm = comm::Threads<device::Cpu>;
 
-/// Every rank sees what number(rank, i) gives for all ranks, twice.
+/// Expects that every rank receives number(rank, i) of all ranks, in two rounds.
 template <class T, class Number>
 void expect_gathered(int ranks, const Number& number) {
   Comm::run(ranks, {}, [&](Comm& communicator) {
@@ -130,15 +130,15 @@ void expect_gathered(int ranks, const Number& number) {
       EXPECT_EQ(all.shape(), (Shape{ranks, 3}));
       for (int rank = 0; rank < ranks; ++rank)
         for (std::int64_t i = 0; i < 3; ++i) EXPECT_EQ(all.row(rank)[i], number(rank, times * i));
-      comm::barrier(communicator);  // before the numbers are written again
+      comm::barrier(communicator);  // all ranks have read the numbers before they are overwritten
     }
   });
 }
 
-TEST(GatheredNumbers, AreThoseOfEveryRankInRankOrder) {
+TEST(GatheredNumbers, AreInRankOrderOnEveryRank) {
   for (const int ranks : {1, 3}) {
     expect_gathered<double>(ranks, [](int rank, std::int64_t i) { return 0.1 * rank + static_cast<double>(i); });
-    // Integers that double does not hold.
+    // Integers that double cannot represent exactly.
     expect_gathered<std::int64_t>(
         ranks, [](int rank, std::int64_t i) { return std::numeric_limits<std::int64_t>::max() - 10 * rank - i; });
   }

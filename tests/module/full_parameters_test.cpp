@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scoped access to whole parameters, for initialisation and inspection.
+// Scoped access to unsharded parameters, for initialisation and inspection.
 #include <cmath>
 #include <map>
 #include <vector>
@@ -39,7 +39,7 @@ concept Reads = requires(ShardedModel<Fsdp2>& module, F f) {
 static_assert(Reads<void (*)(const Parameter&, Tensor<const float>)>);
 static_assert(!Reads<void (*)(const Parameter&, Tensor<float>)>, "what is read is not to be written");
 
-/// What the initial value of an element must be.
+/// The expected initial value of an element.
 float initial(const Parameter& parameter, std::int64_t i) {
   if (parameter.initial == nn::Initial::ones) return 1.0f;
   const std::uint64_t key = mixed(1) ^ hashed(hash_seed, parameter.name);
@@ -74,12 +74,12 @@ void reads_and_writes(int ranks, Sharding sharding) {
   });
 }
 
-TEST(FullParameters, AreReadAndWrittenWhole) {
+TEST(FullParameters, ReadAndWriteWholeTensors) {
   for (const int ranks : {1, 3}) reads_and_writes<FullyShard<>, Bf16Mixed>(ranks, {});
   reads_and_writes<HybridShard<Zero3, OptimizerAcross::sharded>, Fp32>(4, {.group = 2});
 }
 
-TEST(FullParameters, WritesThatDifferBetweenRanksAreAnErrorOnAllOfThem) {
+TEST(FullParameters, WritesThatDifferBetweenRanksAreAnErrorOnAllRanks) {
   with_module<FullyShard<>, Bf16Mixed>(3, {}, [](auto& module) {
     const int rank = module.communicator().rank();
     const auto write = [&](const Parameter&, Tensor<float> whole) { whole[0] = static_cast<float>(rank / 2); };
@@ -88,7 +88,7 @@ TEST(FullParameters, WritesThatDifferBetweenRanksAreAnErrorOnAllOfThem) {
   });
 }
 
-/// In float, and where ranks are replicas: Replicas.ThatDifferAreMadeEqualByOneRanksWeights.
+/// Replicas.BroadcastingOneRanksWeightsMakesReplicasEqual tests float weights and replicas.
 TEST(FullParameters, MayBeWrittenByOneRankForAll) {
   with_module<FullyShard<>, Bf16Mixed>(3, {}, [](auto& module) {
     const int rank = module.communicator().rank();

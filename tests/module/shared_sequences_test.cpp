@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which pieces of a step the ranks of a group compute, and which models can have their sequences shared.
+// Which pieces of a step the ranks of a group compute, and which models support sharing sequences between ranks.
 #include <tessera/fsdp/sequence/shared_sequences.hpp>
 
 #include <array>
@@ -24,7 +24,7 @@ using Plain = Stack<FullyShard<>, Comm, Fp32, tiling::Untiled, Ulysses>;
 
 const std::vector<Unit> units = {{.name = "unit", .parameters = {{"w", {8, 4}}}}};
 
-/// A rank's piece in each micro-batch of a step.
+/// The piece of a rank in each micro-batch of a step; empty if it has none.
 using OwnPieces = std::vector<std::optional<int>>;
 
 template <class StackT>
@@ -40,7 +40,7 @@ std::vector<OwnPieces> pieces_of_ranks(int ranks, const typename StackT::Shardin
   return all;
 }
 
-TEST(StepPieces, AreThoseOfTheGroup) {
+TEST(StepPieces, RanksOfAGroupComputeTheSamePieces) {
   const PassPlan passes{.micro_batches = 3, .ranks_per_sequence = 2};
   const OwnPieces first = {0, 2, 4}, second = {1, 3, std::nullopt};
   EXPECT_EQ(pieces_of_ranks<Pieces>(4, {{}, 5}, passes), (std::vector<OwnPieces>{first, first, second, second}));
@@ -49,7 +49,7 @@ TEST(StepPieces, AreThoseOfTheGroup) {
   EXPECT_EQ(pieces_of_ranks<Pieces>(4, {{}, 5}, all), std::vector<OwnPieces>(4, {0, 1, 2, 3, 4}));
 }
 
-TEST(StepPieces, NeedMicroBatchesAndRanksThatTheirGroupsMakeUp) {
+TEST(StepPieces, RefuseWrongMicroBatchCountsAndUnevenGroups) {
   const auto planned = [](int ranks, const PassPlan& passes) { (void)pieces_of_ranks<Pieces>(ranks, {{}, 5}, passes); };
   EXPECT_INPUT_ERROR(planned(4, {.micro_batches = 2, .ranks_per_sequence = 2}),
                      "a step of 5 pieces on 2 groups of 2 ranks has 3 micro-batches, and 2 are planned; give "
@@ -58,7 +58,7 @@ TEST(StepPieces, NeedMicroBatchesAndRanksThatTheirGroupsMakeUp) {
                      "4 ranks cannot be cut into groups of 3, which share each sequence; give 1, 2 or 4");
 }
 
-TEST(StepPieces, AreRefusedWhereRanksHaveOtherGroups) {
+TEST(StepPieces, RefuseGroupSizesThatDifferBetweenRanks) {
   EXPECT_INPUT_ERROR(Comm::run(4, {},
                                [&](Comm& communicator) {
                                  const int sharing = communicator.rank() == 3 ? 4 : 2;
@@ -68,14 +68,14 @@ TEST(StepPieces, AreRefusedWhereRanksHaveOtherGroups) {
                      "rank 3 has another schedule than rank 0");
 }
 
-TEST(SharedModule, NeedsAStackThatShardsSequences) {
+TEST(SharedModule, RequiresAStackThatShardsSequences) {
   using Whole = Stack<FullyShard<>, Comm, Fp32>;
   EXPECT_INPUT_ERROR(pieces_of_ranks<Whole>(2, {}, {.ranks_per_sequence = 2}),
                      "sequence: 2 ranks are to share each sequence, and this stack has whole ones; take fsdp::Ulysses "
                      "as its fifth policy, or 1 rank");
 }
 
-/// A model of blocks whose middle can be divided into `heads`.
+/// A model whose blocks can divide their middle stage into `heads` parts.
 template <class SequenceT>
 struct OfHeads {
   struct Stack {
@@ -93,7 +93,8 @@ struct OfHeads {
   int blocks() const { return 2; }
   Block block(int i) const { return {heads[static_cast<std::size_t>(i)]}; }
 };
-/// The same with an entry that adds positions, say, and with a head that pools its rows.
+/// The same model with an entry that is not row-wise, for example because it adds positions, and with a head that pools
+/// its rows.
 struct OfPositions : OfHeads<Ulysses> {
   struct Entry {};
 };
@@ -111,7 +112,7 @@ struct WithoutStages {
   Block block(int) const { return {}; }
 };
 
-TEST(CheckSharedSequences, SaysWhatCannotBeCombinedAndWhatWouldDo) {
+TEST(CheckSharedSequences, ReportsInvalidCombinationsAndAlternatives) {
   const RunShape four{.sequence_length = 16, .ranks_per_sequence = 4};
   const RunShape whole{.sequence_length = 1};
   EXPECT_NO_THROW(check_shared_sequences(OfHeads<WholeSequences>{{7, 7}}, whole, 3));
@@ -131,7 +132,7 @@ TEST(CheckSharedSequences, SaysWhatCannotBeCombinedAndWhatWouldDo) {
                      "block 0 of this model does not state which of its stages mix tokens");
 }
 
-TEST(PartsLikeTiles, AreTheFewestOfWhichTwoTakeNoMoreThanATile) {
+TEST(PartsLikeTiles, AreTheFewestSuchThatTwoPartsFitIntoATile) {
   const auto all = [](std::int64_t) { return true; };
   const auto parts = [&](std::int64_t tile_rows) { return plan::parts_like_tiles(6, 100, tile_rows, all); };
   EXPECT_EQ(parts(100), 1);

@@ -20,7 +20,7 @@ namespace {
 
 using Comm = comm::Threads<>;
 
-/// Groups of two ranks, whose facts are given.
+/// A strategy with groups of two ranks; the tests specify its facts.
 struct InGroups : FullyShard<> {
   static constexpr int mesh_axes = 2;
   int ranks_per_group() const { return 2; }
@@ -36,7 +36,7 @@ sharding::Axes axes_of_four_ranks(const sharding::Facts& facts) {
   return axes[0];
 }
 
-TEST(StackMesh, CutsOverAGroupOrKeepsWeightsInIt) {
+TEST(StackMesh, ShardsWithinAGroupOrKeepsWeightsThereAfterForward) {
   const sharding::Axes hybrid = axes_of_four_ranks({.across = sharding::Across::all_reduce});
   EXPECT_EQ(hybrid.shard, 2);
   EXPECT_EQ(hybrid.across, 2);
@@ -45,7 +45,7 @@ TEST(StackMesh, CutsOverAGroupOrKeepsWeightsInIt) {
   EXPECT_EQ(kept.keep, 2);
 }
 
-/// The same, with the optimizer's state cut over groups by the type.
+/// The same strategy, whose type shards the optimizer state across groups.
 struct StateAcross : InGroups {
   using Across = buffer::Shard;
 };
@@ -56,12 +56,12 @@ void expect_refused(const sharding::Facts& facts, const std::string& begin) {
   EXPECT_TRUE(said.starts_with(begin)) << said << "\nand not: " << begin;
 }
 
-TEST(StackMesh, RefusesGroupsThatAreUsedForNothing) {
+TEST(StackMesh, RefusesGroupsThatTheStrategyDoesNotUse) {
   expect_refused({}, "sharding: the mesh has groups of 2 ranks, and the strategy's facts use them");
 }
 
-/// Each rank would step a part of its weights, which nothing gathers.
-TEST(StackMesh, RefusesATypeAndFactsThatPlaceTheOptimizersStateDifferently) {
+/// Otherwise each rank would step only a part of its weights, and no collective would gather them.
+TEST(StackMesh, RefusesFactsThatContradictTheOptimizerPlacement) {
   expect_refused<StateAcross>({.across = sharding::Across::all_reduce},
                               "sharding: the strategy's type places optimizer state across groups as Shard, and its "
                               "facts.across is not sharding::Across::shard");
@@ -70,14 +70,14 @@ TEST(StackMesh, RefusesATypeAndFactsThatPlaceTheOptimizersStateDifferently) {
                  "facts.across is sharding::Across::shard");
 }
 
-TEST(StackMesh, RefusesFactsOfGroupsWhereThereAreNone) {
+TEST(StackMesh, RefusesFactsAboutGroupsOnAMeshOfOneAxis) {
   for (const sharding::Facts& facts :
        {sharding::Facts{.across = sharding::Across::all_reduce}, sharding::Facts{.group_after_forward = true}})
     expect_refused<FullyShard<>>(facts, "sharding: a strategy's facts state what crosses groups of ranks");
 }
 
-/// Some values have groups, and others none; those of a type that holds such types, too.
-TEST(StackMesh, HasTheAxesOfTheValue) {
+/// Some values of these types have groups and others do not, including types that contain such types.
+TEST(StackMesh, ARunTimeStrategysValueDeterminesTheNumberOfAxes) {
   static_assert(axes_by_value<RunTimeAny> && axes_by_value<RunTimeStrategy<RunTimeAny>> &&
                 axes_by_value<RunTimeStrategy<RunTimeGrouped, RunTimeAny>> && axes_by_value<Offload<RunTimeAny>> &&
                 !axes_by_value<RunTimeSharded> && !axes_by_value<RunTimeGrouped>);
@@ -88,7 +88,7 @@ TEST(StackMesh, HasTheAxesOfTheValue) {
   });
 }
 
-TEST(StackMesh, RefusesAValueWhoseFactsAreNotThoseOfItsAxes) {
+TEST(StackMesh, RefusesAValueWhoseFactsContradictItsAxes) {
   const std::string none =
       "sharding: a strategy's facts state what crosses groups of ranks or stays in them, and there "
       "are none: its ranks_per_group() is 0, or the mesh has one axis";
@@ -97,11 +97,11 @@ TEST(StackMesh, RefusesAValueWhoseFactsAreNotThoseOfItsAxes) {
                  "sharding: a strategy keeps all weights on every rank (facts.whole_at_rest), so that groups");
 }
 
-// A module's plan within a budget: all its passes share the slots.
+// The plan of a module within a budget: all passes share the slots.
 
 using sharding::Pass;
 
-/// Units of 64, 256, 192, 256 and 64 elements, on 4 ranks; weights of 2 bytes.
+/// Plans units of 64, 256, 192, 256 and 64 elements on 4 ranks, with 2 bytes per weight.
 ModulePlan planned(const FullyShard<>& strategy, const PassPlan& passes) {
   std::vector<Unit> units;
   for (const std::int64_t rows : {8, 32, 24, 32, 8}) {
@@ -130,13 +130,12 @@ std::int64_t gathered_bytes(const ModulePlan& plan, int order, int micro_batches
   return sum;
 }
 
-/// Two orders that are trained in turn, and take the slots in other orders, with slots that stay, and steps of 1 to 3
-/// micro-batches.
+/// Two alternating orders that use the units in different sequence, with fixed slots and steps of 1 to 3 micro-batches.
 PassPlan passes() {
   return {.orders = {chain(5), mirrored({4, 2, 0, 3, 1})}, .micro_batches = 3, .fewer = true, .fixed_slots = true};
 }
 
-TEST(ModuleResidency, CountsAllOrdersAndStaysInTheBudgetInAllPasses) {
+TEST(ModuleResidency, CountsAllOrdersAndStaysWithinTheBudgetInAllPasses) {
   const std::int64_t least = slot_bytes(planned({}, passes()));
   std::int64_t before = gathered_bytes(planned({}, passes()), 0, 3) + gathered_bytes(planned({}, passes()), 1, 3);
   const std::int64_t plain = before;
@@ -156,7 +155,7 @@ TEST(ModuleResidency, CountsAllOrdersAndStaysInTheBudgetInAllPasses) {
   EXPECT_LT(before, plain);
 }
 
-TEST(ModuleResidency, IsForTrainingAndEvaluating) {
+TEST(ModuleResidency, AppliesToTrainingAndEvaluation) {
   EXPECT_TRUE(planned({}, {}).residency().holds.empty());
   EXPECT_TRUE(planned({.budget = 1}, {.purpose = Purpose::generate}).residency().holds.empty());
   EXPECT_INPUT_ERROR(planned({.budget = 1}, {.purpose = Purpose::evaluate}),

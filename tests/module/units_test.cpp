@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A model's list of units as groups: together, apart, replicated, frozen.
+// How a model's list of units becomes groups: merged, separate, replicated, frozen.
 #include <tessera/fsdp/module/units.hpp>
 
 #include <limits>
@@ -19,7 +19,7 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-/// An embedding of 100 elements, three blocks of 40 and 4, a head of 100 and 4.
+/// An embedding of 100 elements, three blocks with tensors of 40 and 4, and a head with tensors of 100 and 4.
 std::vector<Unit> small_units(bool tied = false) {
   std::vector<Unit> units{{"embedding", {{"table", {10, 10}}}, false}};
   for (const std::string block : {"a", "b", "c"})
@@ -29,7 +29,7 @@ std::vector<Unit> small_units(bool tied = false) {
   return units;
 }
 
-/// "embedding: table; block 0: a.norm a.weight; ..."
+/// Lists the groups and their tensors, as in "embedding: table; block 0: a.norm a.weight; ...".
 std::string text_of(const UnitGroups& groups) {
   std::string text;
   for (const GroupedParameters& group : groups.groups) {
@@ -39,7 +39,7 @@ std::string text_of(const UnitGroups& groups) {
   return text;
 }
 
-TEST(UnitOptions, EachIsAGroupUnlessToldOtherwise) {
+TEST(UnitOptions, EachUnitIsOneGroupByDefault) {
   EXPECT_EQ(text_of(group_parameters(small_units(), {}, 0)),
             "embedding: table; block 0: a.norm a.weight; block 1: b.norm b.weight; block 2: c.norm c.weight; "
             "head: norm head");
@@ -57,7 +57,7 @@ TEST(OffloadedBlocks, AreEvenlySpacedAndNeverTheLast) {
   for (const int none : {1, 0, -1}) EXPECT_EQ(offloaded_blocks(1, none), Blocks{});
 }
 
-TEST(UnitOptions, ASharedWeightIsAGroupOfItsOwnAfterThem) {
+TEST(UnitOptions, ATiedWeightIsASeparateGroupAfterTheOthers) {
   const UnitGroups groups = group_parameters(small_units(true), {}, 0);
   EXPECT_EQ(text_of(groups),
             "block 0: a.norm a.weight; block 1: b.norm b.weight; block 2: c.norm c.weight; head: norm; table: table");
@@ -66,7 +66,7 @@ TEST(UnitOptions, ASharedWeightIsAGroupOfItsOwnAfterThem) {
   EXPECT_EQ(groups.references.back()[1].group, 4);
 }
 
-TEST(UnitOptions, KBlocksMakeAUnit) {
+TEST(UnitOptions, BlocksPerUnitGroupsThatManyBlocks) {
   EXPECT_EQ(text_of(group_parameters(small_units(), {.blocks_per_unit = 2}, 0)),
             "embedding: table; block 0 and block 1: a.norm a.weight b.norm b.weight; block 2: c.norm c.weight; "
             "head: norm head");
@@ -74,14 +74,14 @@ TEST(UnitOptions, KBlocksMakeAUnit) {
             "embedding: table; block 0 to block 2: a.norm a.weight b.norm b.weight c.norm c.weight; head: norm head");
 }
 
-TEST(UnitOptions, SmallOnesJoinTheirNeighbours) {
+TEST(UnitOptions, SmallUnitsMergeWithTheirNeighbours) {
   EXPECT_EQ(text_of(group_parameters(small_units(), {.merge_below = 60}, 0)),
             "embedding: table; block 0 and block 1: a.norm a.weight b.norm b.weight; block 2 and head: c.norm c.weight "
             "norm head");
   EXPECT_EQ(group_parameters(small_units(), {.merge_below = 1000}, 0).groups.size(), 1u);
 }
 
-TEST(UnitOptions, FrozenExemptAndPersistentTensorsStandApart) {
+TEST(UnitOptions, FrozenReplicatedAndPersistentTensorsAreSeparateGroups) {
   EXPECT_EQ(text_of(group_parameters(small_units(), {.replicated = {"table"}, .frozen = {"b.*", "?.norm"}}, 0)),
             "embedding, replicated: table; block 0: a.weight; block 1, frozen: b.norm b.weight; block 2: c.weight; "
             "head: norm head; block 0, frozen: a.norm; block 2, frozen: c.norm");
@@ -91,7 +91,7 @@ TEST(UnitOptions, FrozenExemptAndPersistentTensorsStandApart) {
             "head, persistent: norm");
 }
 
-TEST(UnitOptions, SmallPartsThatStayTakeNoLargeSlot) {
+TEST(UnitOptions, SmallPersistentGroupsTakeNoLargeSlot) {
   const sharding::Rules rules = Zero3{.persistence_threshold = 4}.rules();
   UnitGroups groups = group_parameters(small_units(), {}, rules.facts.persistence_threshold);
   sharding::Problem problem{.units = std::move(groups.uses), .groups = {}, .micro_batches = 2};
@@ -103,7 +103,7 @@ TEST(UnitOptions, SmallPartsThatStayTakeNoLargeSlot) {
   EXPECT_LE(std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0}), 2 * 100 + 4 * 4);
 }
 
-TEST(UnitOptions, WhatMakesNoSenseIsAnError) {
+TEST(UnitOptions, InvalidOptionsAreErrors) {
   EXPECT_THROW(group_parameters(small_units(), {.blocks_per_unit = 0}, 0), InputError);
   EXPECT_THROW(group_parameters(small_units(), {.merge_below = -1}, 0), InputError);
   EXPECT_THROW(group_parameters(small_units(), {.replicated = {"nothing"}}, 0), InputError);
@@ -115,7 +115,7 @@ std::vector<Unit> with_absent(std::vector<int> absent) {
   return {{.name = "part", .parameters = {{"weight", {3}}}, .absent = std::move(absent)}};
 }
 
-TEST(Units, FieldsAreAbsentWhereTheUnitHasThem) {
+TEST(Units, AbsentFieldsKeepTheirPositionInTheUnit) {
   const UnitGroups groups = group_parameters(with_absent({0, 2}), {}, 0);
   ASSERT_EQ(groups.references[0].size(), 3u);
   EXPECT_FALSE(groups.references[0][0].present());
@@ -128,7 +128,7 @@ TEST(Units, FieldsAreAbsentWhereTheUnitHasThem) {
     EXPECT_THROW(group_parameters(with_absent(wrong), {}, 0), InputError) << wrong.front();
 }
 
-TEST(Units, WithPartsOrAxesThatNothingHasAreErrors) {
+TEST(Units, InvalidPartsOrAxesAreErrors) {
   const auto in_parts = [](int parts) {
     return std::vector<Unit>{{.name = "part", .parameters = {{"weight", {3}}}, .stages = {.parts = parts}}};
   };
@@ -145,16 +145,16 @@ TEST(Units, WithPartsOrAxesThatNothingHasAreErrors) {
   }
 }
 
-/// So that the matmuls of a unit do not depend on the threshold.
-TEST(Units, TensorsThatJoinArePersistentTogetherWhereTheyAreKeptJoined) {
+/// Otherwise the matmuls of a unit would depend on the persistence threshold.
+TEST(Units, JoinedTensorsArePersistentOnlyTogether) {
   std::vector<Unit> units{{"block", {{"norm", {4}}, {"q", {8, 4}}, {"k", {2, 4}}, {"v", {2, 4}}}}};
   for (const int field : {2, 3}) units[0].parameters[static_cast<std::size_t>(field)].joins_previous = true;
   EXPECT_EQ(text_of(group_parameters(units, {}, 8)), "block: q; block, persistent: norm k v");
   EXPECT_EQ(text_of(group_parameters(units, {}, 8, true)), "block: q k v; block, persistent: norm");
 }
 
-/// A plan of training passes of at most so many micro-batches over the small units, on two ranks. `asked` gets the
-/// numbers of micro-batches that `rules_of` is asked about.
+/// Plans training passes of at most `micro_batches` micro-batches over the small units, on two ranks. `asked` receives
+/// the numbers of micro-batches for which a schedule was made.
 ModulePlan planned_for(int micro_batches, std::vector<int>& asked, sharding::Rules (*rules_of)(int micro_batches)) {
   const std::vector<Unit> units = small_units();
   ModulePlan plan(units, {.orders = {chain(5)}, .micro_batches = micro_batches, .fewer = true}, {}, {.shard = 2}, 2,
@@ -172,7 +172,7 @@ ModulePlan planned_for(int micro_batches, std::vector<int>& asked, sharding::Rul
   return plan;
 }
 
-TEST(ModulePlan, MakesSchedulesInProportionToTheMostMicroBatchesAndOthersWhenAskedFor) {
+TEST(ModulePlan, PlansFewMicroBatchCountsEagerlyAndOthersOnDemand) {
   std::vector<int> asked;
   const ModulePlan plan = planned_for(1000, asked, [](int) { return FullyShard<>{}.rules(); });
   EXPECT_EQ(asked, (std::vector{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 500, 250, 125, 62, 31, 1000}));
@@ -180,7 +180,7 @@ TEST(ModulePlan, MakesSchedulesInProportionToTheMostMicroBatchesAndOthersWhenAsk
   EXPECT_EQ(asked.back(), 17);
 }
 
-TEST(ModulePlan, RefusesAScheduleThatTakesMoreThanWasPlanned) {
+TEST(ModulePlan, RefusesAScheduleThatNeedsMoreMemoryThanPlanned) {
   std::vector<int> asked;
   const ModulePlan plan = planned_for(40, asked, [](int micro_batches) {
     return sharding::Rules{.hold = micro_batches == 17 ? sharding::Hold::step : sharding::Hold::use};
@@ -190,7 +190,7 @@ TEST(ModulePlan, RefusesAScheduleThatTakesMoreThanWasPlanned) {
                      "train: the strategy's schedule of 17 micro-batches takes larger slots than its schedules of 40");
 }
 
-TEST(ModulePlan, NamesTheMostMicroBatches) {
+TEST(ModulePlan, ReportsTheLargestPossibleNumberOfMicroBatches) {
   std::vector<int> asked;
   const auto rules_of = [](int) { return FullyShard<>{}.rules(); };
   EXPECT_INPUT_ERROR(planned_for(1 << 20, asked, rules_of),
@@ -199,7 +199,7 @@ TEST(ModulePlan, NamesTheMostMicroBatches) {
   EXPECT_THROW(planned_for(std::numeric_limits<int>::max(), asked, rules_of), InputError);
 }
 
-/// The tests below train.
+/// The following tests train.
 RunResults trained(std::string_view stack, int ranks, const UnitOptions& units, int micro_batches = 1) {
   RunOptions options = uneven_options(ranks, micro_batches);
   options.units = units;
@@ -210,7 +210,7 @@ RunResults trained(std::string_view stack, int ranks, const UnitOptions& units, 
   return results;
 }
 
-TEST(UnitOptions, HowTheyAreCutChangesNoBit) {
+TEST(UnitOptions, GroupingOptionsGiveBitIdenticalResults) {
   for (const auto stack : {"fsdp2", "zero1", "zero3", "fsdp2:2", "hybrid:2"}) {
     SCOPED_TRACE(stack);
     const RunResults first = trained(stack, 2, {}, 2);
@@ -225,7 +225,7 @@ TEST(UnitOptions, HowTheyAreCutChangesNoBit) {
   }
 }
 
-TEST(UnitOptions, PersistentTensorsAndALiveBoundChangeNoBit) {
+TEST(UnitOptions, PersistentTensorsAndLiveBoundGiveBitIdenticalResults) {
   const RunResults first = trained("zero3", 3, {});
   for (const auto stack : {"zero3:persist=19", "zero3:persist=400", "zero3:live=3000", "zero3:prefetch=3:live=4000",
                            "zero3:prefetch=0", "fsdp2:prefetch=2"}) {
@@ -236,7 +236,7 @@ TEST(UnitOptions, PersistentTensorsAndALiveBoundChangeNoBit) {
   }
 }
 
-TEST(UnitOptions, AnExemptModuleIsTrainedLikeTheOthers) {
+TEST(UnitOptions, AReplicatedModuleIsTrainedLikeTheOthers) {
   for (const auto stack : {"fsdp2", "zero3", "hybrid:2", "hybrid:2:full"})
     for (const int micro_batches : sampled({1, 2})) {
       const RunResults first = trained(stack, 4, {}, micro_batches);
@@ -248,10 +248,10 @@ TEST(UnitOptions, AnExemptModuleIsTrainedLikeTheOthers) {
     }
 }
 
-/// Names that a run has moved.
+/// Names of the parameters that a run has changed.
 Names moved(const RunResults& results) { return tensors_that_differ(results.weights, results.initial); }
 
-TEST(UnitOptions, FrozenParametersStayAndTheOthersMove) {
+TEST(UnitOptions, FrozenParametersStayUnchangedAndTheOthersTrain) {
   for (const auto stack : {"fsdp2", "zero1", "zero3", "hybrid:2:full", "replicated"}) {
     SCOPED_TRACE(stack);
     const RunResults head = trained(stack, 2, {.frozen = {"model.*"}}, 2);
@@ -264,7 +264,7 @@ TEST(UnitOptions, FrozenParametersStayAndTheOthersMove) {
   }
 }
 
-TEST(UnitOptions, WhatIsTrainedBesideFrozenParametersHasTheSameGradient) {
+TEST(UnitOptions, FreezingSomeParametersKeepsTheGradientsOfTheOthers) {
   const RunResults all = trained("fsdp2", 2, {});
   for (const Names& frozen :
        {Names{"model.layers.0.*", "*embed*"}, Names{"*.mlp.*"}, Names{"*layernorm*", "lm_head*"}}) {
@@ -276,19 +276,19 @@ TEST(UnitOptions, WhatIsTrainedBesideFrozenParametersHasTheSameGradient) {
   }
 }
 
-TEST(UnitOptions, FrozenWeightsMayBeComputedInBlocksOfColumns) {
+TEST(UnitOptions, FrozenWeightsCanBeComputedInBlocksOfColumns) {
   RunOptions options = uneven_options(2);
   options.steps = 3;
   options.units.frozen = {"*gate_proj*", "*down_proj*", "lm_head*"};
   const RunResults whole = run("fsdp2", options);
   options.tiling =
-      tiling::RunTimeTiling::budget(1500);  // less than a row of gate, up and h, or of logits, of some tokens
+      tiling::RunTimeTiling::budget(1500);  // less than one row of gate, up and h, or of logits, for a few tokens
   const RunResults blocked = run("fsdp2", options);
   EXPECT_LE(largest_relative(blocked.losses, whole.losses), 1e-6);
   EXPECT_LE(largest_relative(blocked.weights, whole.weights), 1e-4);
 }
 
-TEST(UnitOptions, AFrozenPrefixTakesLessMemoryAndFewerCollectives) {
+TEST(UnitOptions, AFrozenPrefixSavesMemoryAndCollectives) {
   const RunResults all = trained("fsdp2", 2, {});
   const RunResults top = trained("fsdp2", 2, {.frozen = {"*embed*", "model.layers.0.*", "model.layers.1.*"}});
   using device::MemoryKind;
@@ -298,7 +298,7 @@ TEST(UnitOptions, AFrozenPrefixTakesLessMemoryAndFewerCollectives) {
     return std::count_if(results.records.begin(), results.records.end(),
                          [&](const auto& event) { return event.op == op; });
   };
-  EXPECT_EQ(count(top, comm::Op::all_gather), 5);      // each unit once: the last block stays
+  EXPECT_EQ(count(top, comm::Op::all_gather), 5);      // each unit once: the last block stays gathered
   EXPECT_EQ(count(top, comm::Op::reduce_scatter), 2);  // last block and head
 }
 

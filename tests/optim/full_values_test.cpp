@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whole gradients and optimizer states by name are those of one rank's replica.
+// Unsharded gradients and optimizer states by name equal those of a replica.
 #include <tessera/fsdp/module/full_values.hpp>
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@
 namespace fsdp::test {
 namespace {
 
-/// Gradients of a second step's pass, and states after the first step.
+/// Returns the gradients of the second step's pass and the optimizer states after the first step.
 template <class Precision, class Sharding>
 Whole seen(int ranks, const Sharding& strategy) {
   return of_first_rank(ranks, [&](Comm& communicator) {
@@ -55,7 +55,7 @@ void expect_near(const Whole& found, const Whole& expected) {
     testing::expect_near("whole values are those of replicas", "groups of two", name, found.at(name), values);
 }
 
-TEST(FullValues, AreThoseOfReplicasUnderEveryStrategy) {
+TEST(FullValues, MatchThoseOfReplicasUnderEveryStrategy) {
   for (const int ranks : {1, 3}) {
     const Whole expected = seen<Fp32>(ranks, Replicated{});
     for (const RunTimeAny& strategy : sharded_strategies()) {

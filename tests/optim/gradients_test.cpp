@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gradients at rest: of two inputs of one loss, dropped, changed by the caller; pieces that stay where they are.
+// Gradients at rest: of a loss over two inputs, dropped, modified by the caller. Shards that keep their addresses.
 #include <gtest/gtest.h>
 
 #include <range/v3/view/enumerate.hpp>
@@ -22,7 +22,7 @@ static_assert(!std::is_copy_constructible_v<Net<RunTimeAny>::Module>);
 
 const RunTimeAny fsdp2{.strategy = FullyShard<>{}};
 
-/// Two inputs go through both units before either goes back; the loss is half their squared distance.
+/// Both inputs run forward through both units before backward; the loss is half the squared distance of the outputs.
 template <class SharedT>
 double train_pair(SharedT& sharded) {
   const int rank = sharded.module().communicator().rank();
@@ -42,7 +42,7 @@ double train_pair(SharedT& sharded) {
 
 /// The network is affine: the loss of a pair depends on the difference of its inputs alone, and biases have no
 /// gradient.
-TEST(Gradients, OfTwoInputsOfOneLossAreThoseOfTheirDifference) {
+TEST(Gradients, OfALossOverTwoInputsMatchThoseOfTheirDifference) {
   const auto check = [](const auto& strategy) {
     on_ranks(2, [&](Comm& communicator) {
       Initialized<std::remove_cvref_t<decltype(strategy)>> sharded(communicator, net::units(2), strategy,
@@ -69,7 +69,7 @@ TEST(Gradients, OfTwoInputsOfOneLossAreThoseOfTheirDifference) {
   check(Replicated{});
 }
 
-TEST(Gradients, OfAPassThatNoStepFollowedAreDropped) {
+TEST(Gradients, AreDroppedIfNoStepFollowsThePass) {
   on_ranks(2, [](Comm& communicator) {
     const net::Loop first{.uses = {0, 1}, .micro_batches = 2}, other{.uses = {0, 1}, .micro_batches = 1, .step = 9};
     const auto trained = [&](bool dropped) {
@@ -82,7 +82,7 @@ TEST(Gradients, OfAPassThatNoStepFollowedAreDropped) {
   });
 }
 
-TEST(Gradients, MayBeChangedAtRestAndTheNormIsThatOfTheChanged) {
+TEST(Gradients, MayBeModifiedAtRestAndTheNormReflectsIt) {
   on_ranks(3, [](Comm& communicator) {
     Initialized<RunTimeAny> sharded(communicator, net::units(2), fsdp2);
     const double loss = net::train(sharded, {.uses = {0, 1}});
@@ -105,9 +105,9 @@ TEST(Gradients, MayBeChangedAtRestAndTheNormIsThatOfTheChanged) {
   });
 }
 
-/// Where gradients are reduced with the last micro-batch, a use of that one has the rank's own sum, which may be
-/// changed.
-TEST(Gradients, ThatAreNotYetReducedAreSeenAndDroppedInAUse) {
+/// If gradients are reduced in the last micro-batch only, a use in that micro-batch sees the rank's local sum, which
+/// may be modified.
+TEST(Gradients, AUseCanReadAndDropUnreducedGradients) {
   const auto check = [](const auto& strategy) {
     on_ranks(2, [&](Comm& communicator) {
       Initialized<std::remove_cvref_t<decltype(strategy)>> sharded(communicator, net::units(1), strategy,
@@ -142,7 +142,7 @@ TEST(Gradients, ThatAreNotYetReducedAreSeenAndDroppedInAUse) {
   check(Replicated{});
 }
 
-TEST(Pieces, StayWhereTheyAreAndHaveTheWeightsOfEachStep) {
+TEST(Pieces, KeepTheirAddressesAndShowTheWeightsOfEachStep) {
   on_ranks(2, [](Comm& communicator) {
     Initialized<RunTimeAny> sharded(communicator, net::units(2), {.strategy = Zero3{}});
     const auto pieces = sharded.shards();  // a copy

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Groups of parameters equal hand-made optimizers to the bit, and take the memory that was planned.
+// Parameter groups are bit-identical to hand-written optimizers and use the planned memory.
 #include <cmath>
 #include <span>
 #include <string>
@@ -15,7 +15,7 @@
 namespace fsdp::test {
 namespace {
 
-/// AdamW, but for the parameters that match `pattern`: these have their own decay, and `lr` times the learning rate.
+/// AdamW, except that parameters that match `pattern` have their own weight decay and `lr` times the learning rate.
 struct HandMade {
   optim::AdamW adamw = {};
   std::string pattern = "";
@@ -52,7 +52,7 @@ struct HandMade {
   }
 };
 
-/// Steps of a network, with what settings change of it. The gradients are clipped by 0.5.
+/// Trains a network with the given settings and returns its weights. Gradients are clipped to norm `clip`.
 template <class Optimizer, class Sharding>
 Whole trained(const Sharding& strategy, int ranks, const UnitOptions& unit_options, const Optimizer& optimizer,
               double clip = 0.5, int steps = 4, const std::vector<Unit>& units = net::units(3)) {
@@ -70,7 +70,7 @@ Whole trained(const Sharding& strategy, int ranks, const UnitOptions& unit_optio
   });
 }
 
-/// The same by SGD, whose steps are in proportion to the gradients.
+/// The same with SGD, whose updates are proportional to the gradients.
 template <class Sharding>
 Whole trained(const Sharding& strategy, int ranks, const std::vector<OptimizerGroup>& groups, double clip = 0.5,
               int steps = 4, std::vector<std::string> frozen = {}) {
@@ -87,7 +87,7 @@ Whole only(const Whole& all, const std::string& pattern) {
 
 const RunTimeAny in_shards{.strategy = FullyShard<>{}}, in_pieces{.strategy = Reproducible<FullyShard<>>{{}, 2}};
 
-/// Compares a run with a group and one with an optimizer that was made by hand.
+/// Expects that a run with a group and a run with a hand-written optimizer are bit-identical.
 template <class Sharding>
 void expect_by_hand(const Sharding& strategy, int ranks, const OptimizerGroup& group, const HandMade& by_hand) {
   const Whole found = trained(strategy, ranks, {.groups = {group}}, optim::AdamW{});
@@ -95,7 +95,7 @@ void expect_by_hand(const Sharding& strategy, int ranks, const OptimizerGroup& g
   EXPECT_NE(found, trained(strategy, ranks, {}, optim::AdamW{}));
 }
 
-TEST(OptimizerGroups, HaveTheBitsOfAnOptimizerWithTheirConstants) {
+TEST(OptimizerGroups, AreBitIdenticalToAHandWrittenOptimizer) {
   const auto check = [](const OptimizerGroup& group, const HandMade& by_hand) {
     expect_by_hand(in_shards, 2, group, by_hand);
   };
@@ -104,7 +104,7 @@ TEST(OptimizerGroups, HaveTheBitsOfAnOptimizerWithTheirConstants) {
   check({.parameters = "*.w", .lr = 0}, {.pattern = "*.w", .lr = 0, .weight_decay = 0.1});
 }
 
-TEST(OptimizerGroups, HaveTheseBitsUnderEveryStrategy) {
+TEST(OptimizerGroups, AreBitIdenticalUnderEveryStrategy) {
   const auto check = [](const auto& strategy, int ranks) {
     expect_by_hand(strategy, ranks, {.parameters = "unit1.*", .lr = 0.1, .weight_decay = 0.2},
                    {.pattern = "unit1.*", .lr = 0.1, .weight_decay = 0.2});
@@ -116,8 +116,8 @@ TEST(OptimizerGroups, HaveTheseBitsUnderEveryStrategy) {
   check(Offload<FullyShard<>>{}, 2);
 }
 
-/// A unit whose only tensor has no elements: there is nothing of it to move.
-TEST(OffloadedOptimizer, StepsNextToTensorsWithoutElements) {
+/// A unit whose only tensor has no elements: there is nothing to copy.
+TEST(OffloadedOptimizer, StepsUnitsWithEmptyTensors) {
   std::vector<Unit> units = net::units(3);
   units[1].parameters = {{.name = "odd", .shape = {0, 8}}};
   for (const int ranks : {1, 2}) {
@@ -128,7 +128,7 @@ TEST(OffloadedOptimizer, StepsNextToTensorsWithoutElements) {
   }
 }
 
-TEST(OptimizerGroups, SetTheDecayOfEachKindOfOptimizer) {
+TEST(OptimizerGroups, SetTheWeightDecayOfEveryOptimizer) {
   const RunTimeAny owned{.strategy = FullyShard<>{}, .other_layout = buffer::Owned{}};
   const auto check = [&](const optim::RunTimeOptimizer& plain, const optim::RunTimeOptimizer& decaying) {
     const UnitOptions groups{.groups = {{.role = Role::matrix, .weight_decay = 0.5}}};
@@ -161,7 +161,7 @@ TEST(OptimizerGroups, AddNoCollective) {
   }
 }
 
-TEST(OptimizerGroups, OfOneParameterCombine) {
+TEST(OptimizerGroups, SeveralGroupsOfOneParameterCombine) {
   const auto by = [](std::vector<OptimizerGroup> groups) { return trained(in_shards, 2, groups); };
   EXPECT_EQ(by({{.parameters = "unit1.w", .lr = 0.3, .weight_decay = 0.2},
                 {.parameters = "unit?.b", .lr = 0.3},
@@ -175,8 +175,8 @@ TEST(OptimizerGroups, OfOneParameterCombine) {
   EXPECT_EQ(by({{.lr = 1, .clip = 0.5}}), by({}));
 }
 
-/// What is clipped together has the gradients and the norm of a step that trains nothing else.
-TEST(OptimizerGroups, ClipApartAsIfTheOthersWereNotThere) {
+/// A group that is clipped separately has the gradients and the norm of a step that trains only this group.
+TEST(OptimizerGroups, AreClippedSeparatelyAsIfTrainedAlone) {
   const auto check = [](const auto& strategy, int ranks) {
     SCOPED_TRACE(message(policy_text(strategy), " on ", ranks));
     const Whole found =
@@ -194,8 +194,9 @@ TEST(OptimizerGroups, ClipApartAsIfTheOthersWereNotThere) {
   check(in_pieces, 2);
 }
 
-/// The exact norm of pieces is relative to the largest gradient: here those of the biases are far smaller than others.
-TEST(OptimizerGroups, NormsAreThoseOfTheirGradients) {
+/// With pieces the exact norm is computed relative to the largest gradient. Here the gradients of the biases are far
+/// smaller than the others.
+TEST(OptimizerGroups, NormsMatchTheGradientsOfTheGroup) {
   const auto check = [](Comm& communicator, const RunTimeAny& strategy, double bound) {
     Initialized<RunTimeAny> sharded(
         communicator, net::units(3), strategy,
@@ -224,7 +225,7 @@ TEST(OptimizerGroups, NormsAreThoseOfTheirGradients) {
   });
 }
 
-TEST(OptimizerGroups, ThatAreFrozenAreFrozenParameters) {
+TEST(OptimizerGroups, AFrozenGroupEqualsFrozenParameters) {
   for (const RunTimeAny& strategy : sharded_strategies()) {
     const Whole frozen = trained(strategy, 2, {{.parameters = "unit1.*", .frozen = true}});
     EXPECT_EQ(frozen, trained(strategy, 2, {}, 0.5, 4, {"unit1.*"}));
@@ -234,8 +235,8 @@ TEST(OptimizerGroups, ThatAreFrozenAreFrozenParameters) {
   }
 }
 
-/// A group's gradients that are not finite skip the step of all others.
-TEST(OptimizerGroups, SkipTogether) {
+/// If the gradients of one group are not finite, the step of all groups is skipped.
+TEST(OptimizerGroups, AnOverflowInOneGroupSkipsTheStepOfAll) {
   on_ranks(2, [](Comm& communicator) {
     Initialized<RunTimeAny> sharded(
         communicator, net::units(2), in_shards,
@@ -258,8 +259,8 @@ TEST(OptimizerGroups, SkipTogether) {
   });
 }
 
-/// Two orders train a unit each, both of one group.
-TEST(OptimizerGroups, AreSteppedByTheOrdersThatTrainThem) {
+/// Two orders train one unit each; both units are in one group.
+TEST(OptimizerGroups, AreUpdatedByTheOrdersThatTrainThem) {
   on_ranks(2, [](Comm& communicator) {
     const auto weights = [&](const UnitOptions& options, double lr) {
       Initialized<RunTimeAny> both(
@@ -279,7 +280,7 @@ TEST(OptimizerGroups, AreSteppedByTheOrdersThatTrainThem) {
   });
 }
 
-TEST(OptimizerGroups, HaveTheNormOfTheLastStepThatMadeTheirGradients) {
+TEST(OptimizerGroups, KeepTheNormOfTheLastStepThatMadeTheirGradients) {
   on_ranks(2, [](Comm& communicator) {
     Initialized<RunTimeAny> both(
         communicator, net::units(2), in_shards,
@@ -297,14 +298,14 @@ TEST(OptimizerGroups, HaveTheNormOfTheLastStepThatMadeTheirGradients) {
   });
 }
 
-/// Says what is wrong with groups of a network.
+/// Expects that these groups are refused with this error.
 template <class Optimizer = optim::AdamW>
 void expect_refused(const std::vector<OptimizerGroup>& groups, const std::string& text) {
   using Refused = Sharded<NetStack<RunTimeAny>, Optimizer>;
   EXPECT_INPUT_ERROR(Refused::plan(2, 0, net::units(2), in_shards, {.unit_options = {.groups = groups}}), text);
 }
 
-TEST(OptimizerGroups, ThatContradictOrSetNothingAreRefused) {
+TEST(OptimizerGroups, RefuseGroupsThatContradictOrSetNothing) {
   expect_refused({{.parameters = "unit1.v", .lr = 1}},
                  "group 'unit1.v' matches no parameter of the model; did you mean 'unit1.w'?");
   expect_refused({{.units = "unt0", .lr = 1}},
@@ -327,7 +328,7 @@ TEST(OptimizerGroups, ThatContradictOrSetNothingAreRefused) {
                  "group 'unit0.b' has frozen parameters alone, which no step changes; leave it out");
 }
 
-TEST(OptimizerGroups, OfAnOptimizerThatDoesNotReadDecaysMayOnlySwitchThemOff) {
+TEST(OptimizerGroups, OptimizersWithOneDecayAllowOnlyDecayZero) {
   expect_refused<HandMade>({{.parameters = "*.b", .weight_decay = 0.25}},
                            "the optimizer hand-made has one weight decay for all parameters that decay, and a group "
                            "sets 0.25 for 'unit0.b'");
@@ -335,7 +336,7 @@ TEST(OptimizerGroups, OfAnOptimizerThatDoesNotReadDecaysMayOnlySwitchThemOff) {
             trained(in_shards, 2, {.groups = {{.parameters = "unit1.w", .weight_decay = 0}}}, optim::AdamW{}));
 }
 
-TEST(OptimizerGroups, OfOneRankAloneAreRefusedOnAll) {
+TEST(OptimizerGroups, DifferentGroupsBetweenRanksAreRefusedOnAllRanks) {
   on_ranks(2, [](Comm& communicator) {
     const UnitOptions options{.groups = {{.parameters = "*.b", .lr = 0.5 + communicator.rank()}}};
     EXPECT_INPUT_ERROR(Net<RunTimeAny>(communicator, net::units(2), in_shards, {.unit_options = options}),

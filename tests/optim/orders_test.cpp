@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Several orders of one object: a generator and a discriminator, each stepped by its own passes, as often as those.
+// Several orders of one object: a generator and a discriminator, each updated after its own passes only.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -13,7 +13,7 @@ namespace {
 
 constexpr int of_generator = 0, of_discriminator = 1;  // orders
 
-/// Units 0 and 1 generate, 2 and 3 discriminate.
+/// Units 0 and 1 are the generator, 2 and 3 the discriminator.
 std::vector<Unit> both_networks() {
   std::vector<Unit> units = net::units(2, "generator");
   for (Unit& unit : net::units(2, "discriminator")) units.push_back(std::move(unit));
@@ -25,7 +25,7 @@ std::vector<Order> both_orders() {
   return {generates, mirrored(std::vector{2, 3})};
 }
 
-/// One object of both networks, with the weights of seed 5.
+/// One object that contains both networks, with the weights of seed 5.
 template <class Sharding = RunTimeAny>
 struct Both : Net<Sharding> {
   explicit Both(Comm& communicator, const Sharding& strategy = {.strategy = FullyShard<>{}})
@@ -34,7 +34,7 @@ struct Both : Net<Sharding> {
   }
 };
 
-/// Which network's step is the next one: two of the discriminator for each of the generator.
+/// The order of a step: two steps of the discriminator for each step of the generator.
 int order_of(int step) { return step % 3 == 2 ? of_generator : of_discriminator; }
 net::Loop run_of(int step) {
   const int order = order_of(step);
@@ -52,7 +52,8 @@ Whole together(Comm& communicator, const Sharding& strategy, int steps) {
   return net::weights(both);
 }
 
-/// Two objects. The generator's pass goes on through whole copies of the discriminator's weights.
+/// The same training with two objects. The generator's pass continues through unsharded copies of the discriminator's
+/// weights.
 template <class Sharding>
 Whole apart(Comm& communicator, const Sharding& strategy, int steps) {
   Net<Sharding> generator(communicator, net::units(2, "generator"), strategy, {.micro_batches = 2});
@@ -104,7 +105,7 @@ Whole apart(Comm& communicator, const Sharding& strategy, int steps) {
   return all;
 }
 
-TEST(Orders, OfTwoNetworksHaveTheBitsOfTwoObjects) {
+TEST(Orders, OfTwoNetworksAreBitIdenticalToTwoObjects) {
   const auto check = [](const auto& strategy, int ranks) {
     on_ranks(ranks, [&](Comm& communicator) {
       EXPECT_EQ(together(communicator, strategy, 7), apart(communicator, strategy, 7)) << policy_text(strategy);
@@ -116,7 +117,7 @@ TEST(Orders, OfTwoNetworksHaveTheBitsOfTwoObjects) {
   check(Replicated{}, 2);
 }
 
-TEST(Orders, CountTheStepsOfWhatTheyMakeGradientsOf) {
+TEST(Orders, CountStepsForTheParametersThatTheyTrain) {
   on_ranks(2, [](Comm& communicator) {
     Both both(communicator);
     for (int step = 0; step < 6; ++step) {
@@ -130,7 +131,7 @@ TEST(Orders, CountTheStepsOfWhatTheyMakeGradientsOf) {
   });
 }
 
-/// The norm that clips is that of the pass's own gradients.
+/// Clipping uses the norm of the gradients that the pass made.
 TEST(Orders, ClipByTheNormOfTheirOwnGradients) {
   on_ranks(2, [](Comm& communicator) {
     Both both(communicator, RunTimeAny{.strategy = Zero3{}});
@@ -143,7 +144,7 @@ TEST(Orders, ClipByTheNormOfTheirOwnGradients) {
   });
 }
 
-TEST(Orders, MakeNoGradientWhereTheyAreToldTo) {
+TEST(Orders, MakeNoGradientsForExcludedUnits) {
   on_ranks(1, [](Comm& communicator) {
     Both both(communicator);
     auto pass = both.train(1, of_generator);
@@ -158,7 +159,7 @@ TEST(Orders, MakeNoGradientWhereTheyAreToldTo) {
   });
 }
 
-TEST(Orders, ThatWereNotGivenAreRefusedByNumber) {
+TEST(Orders, RefuseAnOrderNumberThatWasNotDeclared) {
   on_ranks(1, [](Comm& communicator) {
     Both both(communicator);
     EXPECT_THROW(both.train(1, 2), LogicError);
@@ -167,7 +168,7 @@ TEST(Orders, ThatWereNotGivenAreRefusedByNumber) {
   });
 }
 
-TEST(Orders, AfterALossThatIsNotFiniteGoOnWithTheirOwnCounts) {
+TEST(Orders, KeepTheirStepCountsAfterANonFiniteLoss) {
   on_ranks(2, [](Comm& communicator) {
     Both both(communicator);
     for (int step = 0; step < 3; ++step) both.step(net::train(both, run_of(step)), {.lr = 1e-2});

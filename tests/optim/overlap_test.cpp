@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives run beside computation. Each computation on the device waits for the collectives that were started before
-// it, which would never end if they waited for the computation. And rank 1 ends a computation, whose gradients and slot
-// the next collectives need, once rank 0's next one has begun, which would never begin if it waited for them.
+// Collectives overlap with computation. Each computation on the device waits for all collectives that were started
+// before it; this would deadlock if these collectives waited for the computation. In addition, rank 1 ends a
+// computation only after rank 0's next computation has begun; this would deadlock if rank 0 waited for the collectives
+// that need rank 1's gradients or slot.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -21,7 +22,7 @@ namespace {
 using testing::QueuedCpu;
 using testing::QueuedEvent;
 
-/// Threads that keeps the events of its gathers and reductions.
+/// Threads that stores the events of its gathers and reductions.
 class WatchedQueues : public comm::Threads<QueuedCpu> {
   using Threads = comm::Threads<QueuedCpu>;
 
@@ -54,15 +55,15 @@ class WatchedQueues : public comm::Threads<QueuedCpu> {
   }
 };
 
-/// What had been started when each computation of a step of four units began, and whether all of it ended while the
-/// computation ran.
+/// The numbers of collectives that had been started when each computation of a step of four units began, and whether
+/// they all ended while that computation ran.
 struct Seen {
-  std::vector<std::size_t> gathers, reductions;  // rank 0's
+  std::vector<std::size_t> gathers, reductions;  // numbers that rank 0 had started
   std::atomic<int> begun = 0;                    ///< computations of rank 0 that have begun on the device
   std::atomic<int> late = 0;                     ///< waits that reached their deadline
 };
 
-/// Waits until `happened()`, or counts it as late.
+/// Waits until `happened()`; counts a timeout as late.
 template <class Happened>
 void wait_for(Seen& seen, const Happened& happened) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(5);
@@ -71,7 +72,7 @@ void wait_for(Seen& seen, const Happened& happened) {
   if (!happened()) ++seen.late;
 }
 
-/// `holds`: computations wait as the head of this file says.
+/// `holds`: computations wait as described at the top of this file.
 void step(int prefetch_depth, bool holds, Seen& seen) {
   constexpr int count = 4;
   using Device = device::Cpu;
@@ -84,7 +85,7 @@ void step(int prefetch_depth, bool holds, Seen& seen) {
     const bool first = communicator.rank() == 0;
     int computed = 0;
     const auto compute = [&](auto use) {
-      use.weight(0);  // the computation starts when its weights are there
+      use.weight(0);  // the computation starts when its weights are gathered
       ++computed;
       if (first) {
         seen.gathers.push_back(communicator.gathers.size());
@@ -110,7 +111,7 @@ void step(int prefetch_depth, bool holds, Seen& seen) {
 
 using Counts = std::vector<std::size_t>;
 
-TEST(Overlap, EveryGatherButTheFirstAndEveryReductionButTheLastRunsBesideAComputation) {
+TEST(Overlap, GathersAndReductionsOverlapWithComputation) {
   Seen seen;
   step(1, true, seen);
   EXPECT_EQ(seen.late, 0) << "collectives that waited for a computation";
@@ -118,7 +119,7 @@ TEST(Overlap, EveryGatherButTheFirstAndEveryReductionButTheLastRunsBesideAComput
   EXPECT_EQ(seen.reductions, (Counts{0, 0, 0, 0, 0, 1, 2, 3}));
 }
 
-TEST(Overlap, OfGathersNeedsThatTheyAreAskedForAhead) {
+TEST(Overlap, GathersOnlyOverlapIfPrefetched) {
   Seen seen;
   step(0, false, seen);
   EXPECT_EQ(seen.gathers, (Counts{1, 2, 3, 4, 4, 5, 6, 7}));

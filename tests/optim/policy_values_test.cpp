@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a user's types return is checked where it comes in: nonsense is refused on all ranks, before a step.
+// Values returned by user-defined types are validated on entry: invalid values are refused on all ranks, before a step.
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
@@ -27,7 +27,7 @@ using Comm = comm::Threads<>;
 const std::vector<Unit> units{
     {.name = "only", .parameters = {{.name = "w", .shape = {64}}, {.name = "v", .shape = {64}}}}};
 
-/// Each of two ranks that makes a Sharded throws this.
+/// Expects that constructing a Sharded throws this error on both ranks.
 template <class Tested>
 void expect_refused(std::string_view found, const typename Tested::Strategy& strategy = {},
                     const typename Tested::Settings& settings = {}) {
@@ -35,7 +35,7 @@ void expect_refused(std::string_view found, const typename Tested::Strategy& str
             [&](Comm& communicator) { EXPECT_INPUT_ERROR(Tested(communicator, units, strategy, settings), found); });
 }
 
-/// Flat, with the tensors the other way round on one of the ranks: sizes and counts are the same.
+/// Flat, with the tensors in reverse order on one rank. Sizes and counts are the same.
 struct TurnedOnARank {
   static constexpr std::string_view name = "turned";
   static inline thread_local bool turns = false;
@@ -54,7 +54,7 @@ TEST(PolicyValues, LayoutsMustBeTheSameOnAllRanks) {
   });
 }
 
-TEST(PolicyValues, NumbersOfAStrategyAndLentMemoryMustBePossible) {
+TEST(PolicyValues, InvalidStrategyParametersAndLentMemoryAreRefused) {
   expect_refused<Sharded<Stack<Zero3, Comm, Fp32>>>("sharding: a strategy gathers -1 computations ahead",
                                                     Zero3{.prefetch_depth = -1});
   expect_refused<Sharded<Stack<Zero3, Comm, Fp32>>>("sharding: a bound of -7 live elements (Rules::live_bound)",
@@ -71,7 +71,7 @@ TEST(PolicyValues, NumbersOfAStrategyAndLentMemoryMustBePossible) {
                                                     {}, settings);
 }
 
-TEST(PolicyValues, StatesOfAnOptimizerHaveNamesOfTheirOwn) {
+TEST(PolicyValues, OptimizerStatesMustHaveDistinctNames) {
   const Parameter parameter{.name = "w", .shape = {3}};
   const auto require = [&](std::vector<std::string_view> names) {
     optim::require_state_names("mine", parameter, names);
@@ -82,7 +82,7 @@ TEST(PolicyValues, StatesOfAnOptimizerHaveNamesOfTheirOwn) {
   EXPECT_TRUE(said({"m", ""}).starts_with("the optimizer mine gives state 1 of 'w' the name ''; checkpoints"));
 }
 
-/// An operation with costs and scratch that cannot be.
+/// An operation with invalid costs and scratch.
 struct Impossible {
   static constexpr std::string_view name = "impossible";
   std::int64_t bytes = 0, scratch_bytes = 0;
@@ -92,7 +92,7 @@ struct Impossible {
 std::int64_t scratch(const device::Cpu::Planner&, const Impossible& op) { return op.scratch_bytes; }
 [[maybe_unused]] void run(device::Cpu::Stream&, const Impossible&, device::Scratch) {}
 
-TEST(PolicyValues, CostsAndScratchOfAnOperationAreNotNegative) {
+TEST(PolicyValues, NegativeCostsAndScratchOfAnOperationAreRefused) {
   auto arena = device::Meta::Arena::unbounded();
   device::Meta::Stream stream(arena, 1);
   device::enqueue(stream, Impossible{.bytes = 5, .scratch_bytes = 64});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random orders: several losses over shared units, uses without a backward, and weight gradients that are made later
-// than input gradients. The gradients are those of a loop over whole tensors.
+// Random orders: several losses over shared units, uses without a backward, and weight gradients that are computed
+// later than input gradients. The gradients equal those of a loop over unsharded tensors.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -34,8 +34,8 @@ class Draw {
 /// A use of a unit in forward. Its input is the output of an earlier node, or the batch (-1).
 struct Node {
   int unit = 0, input = -1;
-  bool stops = false;  ///< no gradient goes through it
-  int sweep = -1;      ///< its output has a loss, from which this sweep goes back; -1: none
+  bool stops = false;  ///< no gradient flows through it
+  int sweep = -1;      ///< the sweep that starts from a loss on its output; -1 if it has no loss
 };
 
 /// One entry of an order. A backward makes the gradient of the node's input, those of its weights, or both.
@@ -45,7 +45,7 @@ struct Entry {
   bool input = true, weights = true;
 };
 
-/// The computations of a micro-batch. Each sweep goes back from its losses through all that they depend on.
+/// The computations of a micro-batch. Each sweep runs backward from its losses through all nodes that they depend on.
 struct Program {
   int units = 0;
   std::vector<Node> nodes;
@@ -63,7 +63,7 @@ struct Program {
   }
 };
 
-/// Appends the backward of a sweep. Weight gradients that are made later wait in `late`.
+/// Appends the backward of a sweep. `late` collects weight gradients that are computed later.
 void append_sweep(Program& program, int sweep, std::vector<Entry>& late, Draw& draw) {
   std::vector<bool> reached(program.nodes.size());
   for (std::size_t i = program.nodes.size(); i-- > 0;) {
@@ -116,12 +116,12 @@ Program random_program(Draw& draw) {
   return program;
 }
 
-/// Makes a micro-batch's computations on the tensors that `enter(action, unit)` hands out, and returns its loss.
+/// Runs the computations of a micro-batch on the tensors that `enter(action, unit)` returns. Returns the loss.
 template <class Enter>
 double compute(const Program& program, const net::Place& place, bool trains, const Enter& enter) {
   const net::Values batch = net::inputs(place), targets = net::targets(place);
   std::vector<net::Values> out(program.nodes.size());
-  std::map<std::pair<int, int>, net::Values> gradients;  // of outputs, by sweep and node
+  std::map<std::pair<int, int>, net::Values> gradients;  // gradients of the outputs, by sweep and node
   const auto add = [&](int sweep, int node, const net::Values& gradient) {
     net::Values& sum = gradients[{sweep, node}];
     if (sum.empty()) sum.resize(gradient.size());
@@ -151,7 +151,7 @@ double compute(const Program& program, const net::Place& place, bool trains, con
   return loss;
 }
 
-/// Whole tensors, with gradients that are added up over ranks and micro-batches.
+/// Unsharded tensors whose gradients are summed over ranks and micro-batches.
 struct Plain {
   std::map<std::string, net::Values> weights, gradients;
   std::map<std::string, bool> written = {};
@@ -218,9 +218,10 @@ void expect_gradients_and_evaluation(const Program& program, const RunTimeAny& s
   });
 }
 
-TEST(RandomOrders, HaveTheGradientsOfALoopOverWholeTensors) {
+TEST(RandomOrders, MatchTheGradientsOfALoopOverWholeTensors) {
   Draw draw(1);
-  std::array<int, 3> programs{};  // with late weight gradients, with several sweeps, with losses in one computation
+  std::array<int, 3> programs{};  // number of programs with late weight gradients, with several sweeps, with forward,
+                                  // loss and backward in one computation
   for (int trial = 0; trial < 60; ++trial) {
     Program program = random_program(draw);
     while (std::ranges::all_of(program.list, [](const Entry& one) { return one.action == Action::forward; }))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks that give other weights are found under Options::checks, and replicas that differ are made equal.
+// Options::checks detects ranks that set different weights; a source rank makes replicas equal.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -18,7 +18,7 @@ namespace {
 const RunTimeAny shards{.strategy = FullyShard<>{}};
 const RunTimeAny groups_of_two{.strategy = HybridShard<RunTimeSharded>{.group = 2}};
 
-/// Calls call(sharded, rank), which is found on every rank, and call(sharded, 0), which is not. Nothing is written.
+/// Expects that call(sharded, rank) is refused on every rank, without a write, and that call(sharded, 0) is accepted.
 template <class Sharding, class Call>
 void expect_found(const Sharding& strategy, int ranks, const std::string& text, const Call& call,
                   const UnitOptions& unit_options = {}) {
@@ -35,14 +35,14 @@ const auto sets = [](auto& sharded, int rank) {
   values[3] += rank == 1 ? 1e-6f : 0;
   sharded.set("unit1.b", values);
 };
-/// Rank 1 or 3 fills with another value.
+/// Ranks 1 and 3 fill with different values.
 const auto fills = [](auto& sharded, int rank) {
   sharded.fill([&](const Parameter& parameter, std::int64_t, std::span<float> part) {
     std::ranges::fill(part, parameter.name == "unit1.b" && rank % 2 == 1 ? static_cast<float>(rank) : 0.5f);
   });
 };
 
-TEST(Replicas, ThatAreSetToOtherValuesAreFoundOnEveryRank) {
+TEST(Replicas, DifferentSetValuesAreReportedOnEveryRank) {
   const auto check = [](const auto& strategy, int ranks) {
     expect_found(strategy, ranks,
                  "set: ranks give other weights: rank 0 has 'hash of the 5 elements of unit1.b = ", sets);
@@ -58,13 +58,13 @@ TEST(Replicas, ThatAreSetToOtherValuesAreFoundOnEveryRank) {
   check(groups_of_two, 4);
 }
 
-TEST(Replicas, ThatAreFilledWithOtherValuesAreFoundOnEveryRank) {
+TEST(Replicas, DifferentFillValuesAreReportedOnEveryRank) {
   expect_found(Replicated{}, 3, "fill: rank 1 has other values of 'unit1.b' than rank 0, and both hold the same",
                fills);
   expect_found(groups_of_two, 4, "fill: rank 3 has other values of 'unit1.b' than rank 1, and both hold the same",
                fills);
   expect_found(shards, 2, "fill: rank 1 has other values of 'unit1.b' than rank 0", fills, {.replicated = {"unit1.b"}});
-  on_ranks(2, [](Comm& communicator) {  // nothing is there twice
+  on_ranks(2, [](Comm& communicator) {  // no element is replicated
     Net<RunTimeAny> sharded(communicator, net::units(2), shards);
     EXPECT_NO_THROW(fills(sharded, communicator.rank()));
   });
@@ -82,8 +82,8 @@ TEST(Replicas, AreNotComparedWithoutChecks) {
   });
 }
 
-/// With a source, all ranks of all groups take what it wrote.
-TEST(Replicas, ThatDifferAreMadeEqualByOneRanksWeights) {
+/// With a source rank, all ranks of all groups receive the values that it wrote.
+TEST(Replicas, BroadcastingOneRanksWeightsMakesReplicasEqual) {
   const auto check = [](const auto& strategy, int ranks) {
     SCOPED_TRACE(policy_text(strategy));
     std::array<std::map<std::string, net::Values>, 4> before, after;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parameters of unusual kinds under each optimizer: none decays, all are vectors, matrices with more than two axes.
+// Unusual parameters under each optimizer: no parameter decays, all are vectors, matrices have more than two axes.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -27,7 +27,7 @@ Whole trained(int ranks, const std::vector<Unit>& units, const Sharding& strateg
 const RunTimeAny fully_sharded{.strategy = FullyShard<>{}},
     owned{.strategy = FullyShard<>{}, .other_layout = buffer::Owned{}};
 
-TEST(Decay, OfNoParameterIsThatOfWeightDecayZero) {
+TEST(Decay, ExcludingAllParametersEqualsWeightDecayZero) {
   std::vector<Unit> units = net::units(3);
   for (Unit& unit : units)
     for (Parameter& parameter : unit.parameters) parameter.decays = false;
@@ -39,8 +39,8 @@ TEST(Decay, OfNoParameterIsThatOfWeightDecayZero) {
   EXPECT_EQ(trained(2, units, Replicated{}, sgd(0.5)), trained(2, all, Replicated{}, sgd(0)));
 }
 
-/// Muon's second rule steps what is no matrix.
-TEST(Muon, OfNothingButVectorsIsAdamW) {
+/// Muon's second rule updates parameters that are not matrices.
+TEST(Muon, OnVectorsOnlyEqualsAdamW) {
   std::vector<Unit> units = net::units(3);
   for (Unit& unit : units) {
     unit.parameters[0].shape = {net::width * net::width};
@@ -61,7 +61,7 @@ std::vector<Unit> with_shape(const Shape& shape) {
   return units;
 }
 
-TEST(Muon, OfMoreAxesIsThatOfTheMatrixWithTheSameRows) {
+TEST(Muon, TensorsWithMoreAxesAreSteppedAsTheFlattenedMatrix) {
   const optim::RunTimeOptimizer muon{optim::Muon{}};
   const Whole flat = trained(2, with_shape({5, 5}), owned, muon);
   for (const Shape& shape : {Shape{5, 5, 1}, Shape{5, 1, 5}, Shape{5, 1, 5, 1}})
@@ -69,8 +69,8 @@ TEST(Muon, OfMoreAxesIsThatOfTheMatrixWithTheSameRows) {
   EXPECT_EQ(trained(2, with_shape({5, 1, 5}), Replicated{}, muon), trained(2, with_shape({5, 5}), Replicated{}, muon));
 }
 
-/// Neither has rows and columns.
-TEST(Muon, OfAVectorOrOfNoElementsWithTheRoleOfAMatrixIsAdamW) {
+/// These tensors do not have rows and columns.
+TEST(Muon, VectorsAndEmptyTensorsWithMatrixRoleUseAdamW) {
   for (const Shape& shape : {Shape{25}, Shape{0, 8}}) {
     std::vector<Unit> units = with_shape(shape);
     if (shape.numel() == 0) units[1].parameters.pop_back();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A table whose rows are sent has the bits of one that is gathered.
+// A table whose rows are sent on request is bit-identical to a gathered table.
 #include <tessera/fsdp/module/row_table.hpp>
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ namespace {
 using Ids = std::vector<std::int64_t>;
 constexpr std::int64_t table_rows = 7;
 
-/// Unit 0 is the table, 1 and 2 are the network.
+/// Unit 0 is the table; units 1 and 2 are the network.
 std::vector<Unit> with_table(bool gathered, std::int64_t rows = table_rows) {
   std::vector<Unit> units = net::units(2);
   units.insert(units.begin(), {.name = "table",
@@ -32,7 +32,7 @@ std::vector<Unit> with_table(bool gathered, std::int64_t rows = table_rows) {
   return units;
 }
 
-/// Rows that a micro-batch looks up: none twice. Ranks ask for some of the same.
+/// The rows that a micro-batch looks up, without repetitions. Some rows are requested by several ranks.
 Ids ids_of(const net::Place& place) {
   const std::int64_t first = 2 * place.rank + 3 * place.micro_batch + place.step;
   return {first % table_rows, (first + 5) % table_rows, (first + 2) % table_rows};
@@ -123,7 +123,7 @@ TableRun trained(int ranks, int micro_batches, const Sharding& strategy) {
   });
 }
 
-/// Groups of parameters come in another order, so that squares do, too.
+/// The order of parameter groups differs, and so does the order in which squares are summed.
 void expect_near(const std::vector<double>& found, const std::vector<double>& expected, double relative) {
   ASSERT_EQ(found.size(), expected.size());
   for (auto at = found.begin(); const double value : expected) EXPECT_NEAR(*at++, value, relative * value);
@@ -139,7 +139,7 @@ void is_a_gathered_table(int ranks, const Sharding& strategy) {
   expect_near(sent.norms, gathered.norms, 1e-12);
 }
 
-TEST(RowTable, HasTheBitsOfATableThatIsGathered) {
+TEST(RowTable, IsBitIdenticalToAGatheredTable) {
   const RunTimeAny fsdp2{.strategy = FullyShard<>{}};
   for (const int ranks : {1, 2, 3}) is_a_gathered_table<Fp32>(ranks, fsdp2);
   is_a_gathered_table<Fp32>(3, RunTimeAny{.strategy = Zero3{}, .other_layout = buffer::Rows{}});
@@ -147,9 +147,9 @@ TEST(RowTable, HasTheBitsOfATableThatIsGathered) {
   is_a_gathered_table<Bf16Mixed>(3, fsdp2);
 }
 
-/// A gathered table's gradients are summed over ranks, or a group of them, before they are added to others; a row table
-/// adds each row.
-TEST(RowTable, FollowsOneThatIsGatheredWhereSumsAreInAnotherOrder) {
+/// The gradients of a gathered table are summed over the ranks of a group before they are added to earlier sums; a row
+/// table adds each row separately.
+TEST(RowTable, MatchesAGatheredTableApproximatelyIfSumOrdersDiffer) {
   const auto follows = [](int ranks, const auto& strategy) {
     const auto sent = trained<SentRows, Fp32>(ranks, 2, strategy),
                gathered = trained<GatheredRows, Fp32>(ranks, 2, strategy);
@@ -161,12 +161,12 @@ TEST(RowTable, FollowsOneThatIsGatheredWhereSumsAreInAnotherOrder) {
   follows(4, RunTimeHybridFull{.group = 2});
 }
 
-TEST(RowTable, AddsEachRowOfAnyNumberOfRows) {
+TEST(RowTable, AccumulatesRepeatedRowsAndAcceptsNone) {
   on_ranks(2, [](Comm& communicator) {
     Initialized<RunTimeAny> sharded(communicator, with_table(false), {.strategy = FullyShard<>{}});
     RowTable<NetStack<RunTimeAny>> table(sharded.module(), "table");
     EXPECT_EQ(table.columns(), net::width);
-    // Rank 0 asks for a row twice, rank 1 for none.
+    // Rank 0 requests one row twice, rank 1 requests no row.
     const Ids ids = communicator.rank() == 0 ? Ids{3, 6, 3} : Ids{};
     const std::int64_t count = std::ssize(ids);
     net::Values found(static_cast<std::size_t>(count * net::width)), ones(found.size(), 1.0f);
@@ -192,7 +192,7 @@ TEST(RowTable, AddsEachRowOfAnyNumberOfRows) {
   });
 }
 
-TEST(RowTable, RefusesARowThatIsNotThereOnAllRanks) {
+TEST(RowTable, AnOutOfRangeRowIsRefusedOnAllRanks) {
   on_ranks(2, [](Comm& communicator) {
     Initialized<RunTimeAny> sharded(communicator, with_table(false), {.strategy = FullyShard<>{}});
     RowTable<NetStack<RunTimeAny>> table(sharded.module(), "table");
@@ -204,12 +204,12 @@ TEST(RowTable, RefusesARowThatIsNotThereOnAllRanks) {
     }
     EXPECT_THROW(table.lookup(Ids{0, 1}, {found.data(), {1, net::width}}), InputError);
     const Ids sound = {6};
-    table.lookup(sound, {found.data(), {1, net::width}});  // collectives still meet
+    table.lookup(sound, {found.data(), {1, net::width}});  // the collectives of the ranks still match
     EXPECT_EQ(found[0], net::weights(sharded).at("table")[6 * net::width]);
   });
 }
 
-TEST(RowTable, RefusesWhatItCannotSend) {
+TEST(RowTable, RefusesCutRowsGatheredUnitsAndUnknownNames) {
   const auto refused = [](const RunTimeAny& strategy, bool gathered, const char* name, const char* words) {
     on_ranks(2, [&](Comm& communicator) {
       Net<RunTimeAny> sharded(communicator, with_table(gathered, 41), strategy);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Small tensors that are no parameters: what a step makes of the ranks' values.
+// Statistics, small tensors that are not parameters: how a step merges the values of the ranks.
 #include <tessera/fsdp/optim/statistics.hpp>
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ const std::vector<Statistic> four = {{.name = "seen", .shape = Shape{}, .merge =
                                      {.name = "codebook", .shape = {2, 3}, .merge = Merge::first},
                                      {.name = "running_deviation", .shape = {3}, .initial = Initial::ones}};
 
-/// What rank `rank` writes to element i of a statistic.
+/// The value that rank `rank` writes to element i of a statistic.
 float written(int rank, std::int64_t i) { return 1.0f / static_cast<float>(3 + rank) + static_cast<float>(i); }
 
 template <class Sharding>
@@ -57,12 +57,12 @@ void merges(int ranks, const Sharding& strategy) {
   });
 }
 
-TEST(Statistics, AreKeptAveragedOrTakenFromTheFirstRank) {
+TEST(Statistics, AreKeptAveragedOrTakenFromRankZero) {
   for (const int ranks : {1, 2, 3}) merges(ranks, RunTimeAny{.strategy = FullyShard<>{}});
   merges(2, Replicated{});
 }
 
-TEST(Statistics, OfNamesThatAreTakenOrUnknownAreRefused) {
+TEST(Statistics, RefuseDuplicateEmptyOrUnknownNames) {
   on_ranks(1, [](Comm& communicator) {
     const auto with = [&](std::vector<Statistic> list) {
       Net<RunTimeAny>(communicator, net::units(1), {.strategy = FullyShard<>{}}, {.statistics = std::move(list)});

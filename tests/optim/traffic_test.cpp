@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a step is counted to send, and when a communicator is told that a run has ended.
+// The counted traffic of a step, and when a communicator is notified of the end of a run.
 #include <tessera/comm/traffic.hpp>
 
 #include <gtest/gtest.h>
@@ -37,7 +37,7 @@ std::string in_words(const comm::MeshTraffic& traffic) {
 
 /// The all-gather of a step's losses and squared gradients.
 Calls decision(int ranks) { return {.calls = 1, .bytes = ranks * (2 + micro_batches) * std::int64_t{sizeof(double)}}; }
-/// So many collectives of one kind, of so many bytes each.
+/// A number of identical collectives with their bytes.
 struct Alike {
   Op op;
   std::int64_t calls, bytes;
@@ -48,7 +48,7 @@ comm::Traffic sum_of(std::initializer_list<Alike> list) {
   return sum;
 }
 
-/// Every rank counts `expected` in a step of three units and two micro-batches, and the same in the next.
+/// Expects that every rank counts `expected` in each of two steps of three units and two micro-batches.
 template <class Sharding>
 void expect_step(int ranks, const Sharding& strategy, comm::MeshTraffic expected) {
   SCOPED_TRACE(message(policy_text(strategy), ", ", ranks, " ranks"));
@@ -63,7 +63,7 @@ void expect_step(int ranks, const Sharding& strategy, comm::MeshTraffic expected
   });
 }
 
-TEST(Traffic, OfAStepIsThatOfItsSchedule) {
+TEST(Traffic, OfAStepMatchesItsSchedule) {
   constexpr int uses = units * micro_batches;         // in forward
   constexpr int again = (units - 1) * micro_batches;  // gathered again in backward: all but the last unit's weights
   for (const int ranks : {2, 3})
@@ -80,7 +80,7 @@ TEST(Traffic, OfAStepIsThatOfItsSchedule) {
   expect_step(1, RunTimeAny{.strategy = FullyShard<>{}}, {});
 }
 
-TEST(Traffic, OfAMeshIsCountedByAxis) {
+TEST(Traffic, OnAMeshIsCountedByAxis) {
   constexpr int uses = units * micro_batches, again = (units - 1) * micro_batches;
   expect_step(4, RunTimeAny{.strategy = HybridShard<RunTimeSharded>{.group = 2}},
               {.across = sum_of({{Op::all_reduce, units, flat_bytes}}),
@@ -90,7 +90,7 @@ TEST(Traffic, OfAMeshIsCountedByAxis) {
                .shard = sum_of({{Op::all_gather, again, unit_bytes}})});
 }
 
-/// Threads that writes down the runs that end, and how many collectives it had called until then.
+/// Threads that records each end of a run with the number of collectives called before.
 class Told : public comm::Threads<> {
  public:
   [[maybe_unused]] static constexpr std::string_view name = "told";
@@ -107,7 +107,7 @@ static_assert(comm::check_communicator<Told>());
 
 using ToldNet = Sharded<Stack<HybridShard<FullyShard<>>, Told, Fp32>>;
 
-/// Calls body(communicator, ends) on each of four ranks; `ends`: what the communicators were told.
+/// Calls body(communicator, ends) on each of four ranks; `ends` lists the notifications of the communicators.
 template <class Body>
 void on_told_ranks(const Body& body) {
   comm::Threads<>::run(4, {}, [&](comm::Threads<>& inner) {
@@ -117,7 +117,7 @@ void on_told_ranks(const Body& body) {
   });
 }
 
-TEST(EndOfARun, IsToldOnceToEachCommunicatorAfterTheLastCollective) {
+TEST(EndOfARun, IsReportedOncePerCommunicatorAfterTheLastCollective) {
   on_told_ranks([](Told& communicator, std::vector<std::string>& ends) {
     for (std::size_t run = 1; run <= 2; ++run) {
       {
@@ -134,7 +134,7 @@ TEST(EndOfARun, IsToldOnceToEachCommunicatorAfterTheLastCollective) {
   });
 }
 
-TEST(EndOfARun, IsToldWhereAnErrorEndsItAndNotWhereNoneBegan) {
+TEST(EndOfARun, IsReportedAfterAnErrorButNotIfNoRunBegan) {
   on_told_ranks([](Told& communicator, std::vector<std::string>& ends) {
     const auto train = [&](const ToldNet::Settings& settings) {
       ToldNet sharded(communicator, net::units(2), {.group = 2}, settings);

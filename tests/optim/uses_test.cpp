@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Units that are used several times, by some data only, or never; units without tensors, tensors without axes or
-// elements; hundreds of units; several objects on one communicator.
+// Units that are used several times, by some data only, or never. Units without tensors, tensors without axes or
+// elements, hundreds of units, several objects on one communicator.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -20,7 +20,7 @@ namespace {
 using net::Loop;
 using sharding::Action;
 
-/// What a strategy makes of three steps on two ranks.
+/// The result of three steps.
 struct Trained {
   std::vector<double> losses;
   std::map<std::string, net::Values> weights;
@@ -43,7 +43,7 @@ Trained train(const std::vector<Unit>& units, const Loop& run, int ranks, const 
   });
 }
 
-/// Checks that all strategies follow `replicated`, and those that add in the same order to the bit.
+/// Expects that all strategies match `replicated`; those with the same order of sums are bit-identical.
 void expect_the_same_everywhere(const std::vector<Unit>& units, const Loop& run, int ranks = 2) {
   const Trained replicas = train(units, run, ranks, Replicated{});
   const Trained first = train(units, run, ranks, RunTimeAny{.strategy = FullyShard<>{}});
@@ -75,13 +75,13 @@ void expect_derivatives(const std::vector<Unit>& units, const Loop& run) {
 
 const std::vector<int> several = {0, 1, 1, 2, 1};
 
-TEST(UnitUsedSeveralTimes, HasTheSumOfItsGradientsUnderEveryStrategy) {
+TEST(UnitUsedSeveralTimes, AccumulatesItsGradientsUnderEveryStrategy) {
   const Loop run{.uses = several, .micro_batches = 3};
   expect_derivatives(net::units(3), run);
   expect_the_same_everywhere(net::units(3), run, 3);
 }
 
-TEST(UnitUsedSeveralTimes, IsReducedOnceAfterTheLastUseOfAMicroBatch) {
+TEST(UnitUsedSeveralTimes, IsReducedOncePerMicroBatchAfterTheLastUse) {
   on_ranks(2, [](Comm& communicator) {
     Net<RunTimeAny> sharded(communicator, net::units(3), {.strategy = FullyShard<>{}},
                             {.orders = {mirrored(several)}, .micro_batches = 2});
@@ -98,8 +98,8 @@ TEST(UnitUsedSeveralTimes, IsReducedOnceAfterTheLastUseOfAMicroBatch) {
   });
 }
 
-/// So that what an autograd engine kept in forward is right in backward.
-TEST(UnitUsedSeveralTimes, HasOneAddressInAllUsesOfAPass) {
+/// This keeps pointers valid that an autograd engine saved in forward and uses in backward.
+TEST(UnitUsedSeveralTimes, KeepsItsAddressInAllUsesOfAPass) {
   on_ranks(2, [](Comm& communicator) {
     Initialized<RunTimeAny> sharded(communicator, net::units(3), {.strategy = FullyShard<>{}},
                                     {.orders = {mirrored(several)}});
@@ -114,8 +114,9 @@ TEST(UnitUsedSeveralTimes, HasOneAddressInAllUsesOfAPass) {
   });
 }
 
-/// The same tensors under several units are one: what three units share is that of one unit used three times.
-TEST(TensorsOfSeveralUnits, AreThoseOfOneUnitUsedSeveralTimes) {
+/// Tensors that several units declare are one tensor: three units that share it train like one unit that is used three
+/// times.
+TEST(TensorsOfSeveralUnits, EqualOneUnitUsedSeveralTimes) {
   std::vector<Unit> tied = net::units(3);
   for (Unit& unit : tied) unit.parameters = net::unit("shared").parameters;
   const Loop in_turn{.uses = {0, 1, 2}, .micro_batches = 2}, again{.uses = {0, 0, 0}, .micro_batches = 2};
@@ -127,16 +128,16 @@ TEST(TensorsOfSeveralUnits, AreThoseOfOneUnitUsedSeveralTimes) {
   expect_the_same_everywhere(tied, in_turn);
 }
 
-/// Ranks and micro-batches differ in whether they use the middle unit.
+/// Only some ranks and micro-batches use the middle unit.
 bool by_data(const net::Values& x, int unit) { return unit != 1 || x[0] > 0; }
 
-TEST(UnitThatSomeDataUse, HasTheGradientsOfThoseThatDo) {
+TEST(UnitThatSomeDataUse, AccumulatesGradientsOnlyFromDataThatUseIt) {
   const Loop run{.uses = {0, 1, 2}, .micro_batches = 3, .looks = by_data};
   expect_derivatives(net::units(3), run);
   expect_the_same_everywhere(net::units(3), run);
 }
 
-TEST(UnitThatSomeDataUse, HasNoGradientWhereNoneDo) {
+TEST(UnitThatSomeDataUse, HasAZeroGradientIfNoDataUseIt) {
   const Loop run{.uses = {0, 1, 2}, .looks = [](const net::Values&, int unit) { return unit != 1; }};
   on_ranks(3, [&](Comm& communicator) {
     Initialized<RunTimeAny> sharded(communicator, net::units(3), {.strategy = Zero3{}});
@@ -149,7 +150,7 @@ TEST(UnitThatSomeDataUse, HasNoGradientWhereNoneDo) {
   });
 }
 
-TEST(FrozenUnit, MayBeLeftOutOfAllOrdersAndStaysToTheBit) {
+TEST(FrozenUnit, MayBeOmittedFromAllOrdersAndStaysUnchanged) {
   on_ranks(2, [](Comm& communicator) {
     Initialized<RunTimeAny> sharded(communicator, net::units(3), {.strategy = FullyShard<>{}},
                                     {.orders = {mirrored(std::vector{0, 2})}, .unit_options = {.frozen = {"unit1.*"}}});
@@ -161,7 +162,7 @@ TEST(FrozenUnit, MayBeLeftOutOfAllOrdersAndStaysToTheBit) {
   });
 }
 
-TEST(FrozenUnit, TakesNoMemoryForGradientsAndStates) {
+TEST(FrozenUnit, TakesNoMemoryForGradientsAndOptimizerStates) {
   const auto bytes = [](const std::vector<Unit>& units, const UnitOptions& options, device::MemoryKind kind) {
     return Net<RunTimeAny>::plan(2, 0, units, {.strategy = FullyShard<>{}}, {.unit_options = options})
         .bytes[static_cast<std::size_t>(kind)];
@@ -172,8 +173,8 @@ TEST(FrozenUnit, TakesNoMemoryForGradientsAndStates) {
     EXPECT_EQ(bytes(net::units(3), {.frozen = {"unit1.*"}}, kind), bytes(others, {}, kind));
 }
 
-/// No tensor at all, one without axes, one without elements.
-TEST(OddTensors, TrainUnderEveryStrategyAndLayout) {
+/// Units without tensors, a tensor without axes, a tensor without elements.
+TEST(OddTensors, ScalarAndEmptyTensorsTrainUnderEveryStrategyAndLayout) {
   const std::vector<std::vector<Parameter>> kinds = {
       {}, {{.name = "odd", .shape = Shape{}}}, {{.name = "odd", .shape = {0, 8}}}};
   for (const auto& parameters : kinds) {
@@ -189,7 +190,7 @@ TEST(OddTensors, TrainUnderEveryStrategyAndLayout) {
   }
 }
 
-TEST(OddTensors, WithoutAxesHaveNoRowsAndAreNamed) {
+TEST(OddTensors, RefuseALayoutByRowsForTensorsWithoutAxes) {
   std::vector<Unit> units = net::units(2);
   units[1].parameters.push_back({.name = "temperature", .shape = Shape{}});
   on_ranks(2, [&](Comm& communicator) {
@@ -198,7 +199,7 @@ TEST(OddTensors, WithoutAxesHaveNoRowsAndAreNamed) {
   });
 }
 
-TEST(HundredsOfUnits, HaveTheBitsOfReplicasAndThePlannedBytes) {
+TEST(HundredsOfUnits, AreBitIdenticalToReplicasWithinPlannedMemory) {
   const int count = 100;
   Loop run{.uses = std::vector<int>(count)};
   std::iota(run.uses.begin(), run.uses.end(), 0);
@@ -208,9 +209,9 @@ TEST(HundredsOfUnits, HaveTheBitsOfReplicasAndThePlannedBytes) {
     EXPECT_EQ(train(units, run, 2, strategy).losses, replicas.losses) << strategy.text();
 }
 
-/// Before a step, between its pass and its update, and after it. A rank's loss of a micro-batch is that of its
-/// training.
-TEST(Evaluation, InTurnWithStepsHasTheLossesOfTrainingForEveryPrefetch) {
+/// Evaluates before a step, between its pass and its update, and after it. The loss of a micro-batch equals the
+/// training loss.
+TEST(Evaluation, AlternatingWithStepsMatchesTrainingLosses) {
   const Loop chain{.uses = {0, 1, 2, 3}};
   std::vector<std::vector<double>> all;
   const auto check = [&](const RunTimeAny& strategy) {
@@ -237,8 +238,8 @@ TEST(Evaluation, InTurnWithStepsHasTheLossesOfTrainingForEveryPrefetch) {
   for (const auto& losses : all) EXPECT_EQ(losses, all.front());
 }
 
-/// Two networks of different sizes, their computations in turn, and a third that is only evaluated.
-TEST(SeveralObjects, OnOneCommunicatorHaveTheBitsThatEachHasAlone) {
+/// Two networks of different sizes whose computations alternate, and a third network that is only evaluated.
+TEST(SeveralObjects, OnOneCommunicatorAreBitIdenticalToEachAlone) {
   const Loop large{.uses = {0, 1, 2}, .micro_batches = 1}, small{.uses = {0, 1}};
   const auto made = [](Comm& communicator, int units, const char* prefix, std::uint64_t seed) {
     auto sharded = std::make_unique<Net<RunTimeAny>>(communicator, net::units(units, prefix),
@@ -281,7 +282,7 @@ TEST(SeveralObjects, OnOneCommunicatorHaveTheBitsThatEachHasAlone) {
   });
 }
 
-/// Trains a chain of three units, of which the middle one is in an object of its own.
+/// Trains a chain of three units; the middle unit is in a separate object.
 template <class Precision>
 std::vector<double> train_middle_apart(int steps) {
   return of_first_rank(2, [&](Comm& communicator) {
@@ -313,8 +314,8 @@ std::vector<double> train_middle_apart(int steps) {
   });
 }
 
-/// Without clipping, which would be by the norm of each object.
-TEST(SeveralObjects, TrainPartsOfOneNetworkInTheirOwnPrecisions) {
+/// Without clipping, which would use the norm of each object.
+TEST(SeveralObjects, TrainPartsOfOneNetworkInDifferentPrecisions) {
   const Loop run{.uses = {0, 1, 2}};
   const std::vector<double> whole = train(net::units(3), run, 2, RunTimeAny{.strategy = FullyShard<>{}}).losses;
   EXPECT_EQ(train_middle_apart<Fp32>(3), whole);

@@ -10,7 +10,7 @@ namespace {
 
 using test::TemporaryFolder;
 
-TEST(AvailableMemory, IsWhatTheSystemReportsWhereNoGroupLimitsIt) {
+TEST(AvailableMemory, IsTheSystemsIfNoCgroupLimitsIt) {
   const TemporaryFolder root;
   root.write("proc/meminfo", "MemTotal:  9000 kB\nMemFree:   10 kB\nMemAvailable:    4000 kB\n");
   EXPECT_EQ(available_memory(root.path()), 4000 * 1024);
@@ -20,7 +20,7 @@ TEST(AvailableMemory, IsWhatTheSystemReportsWhereNoGroupLimitsIt) {
   EXPECT_EQ(available_memory(root.path()), 4000 * 1024);
 }
 
-TEST(AvailableMemory, IsWhatTheTightestGroupLeavesCachedFilesIncluded) {
+TEST(AvailableMemory, IsTheRestOfTheTightestCgroupIncludingPageCache) {
   const TemporaryFolder root;
   root.write("proc/meminfo", "MemAvailable: 4000 kB\n");
   root.write("proc/self/cgroup", "0::/a/b\n");
@@ -34,7 +34,7 @@ TEST(AvailableMemory, IsWhatTheTightestGroupLeavesCachedFilesIncluded) {
   EXPECT_EQ(available_memory(root.path()), 5000);
 }
 
-TEST(AvailableMemory, KnowsGroupsOfVersionOneAndContainersThatSeeTheirsUppermost) {
+TEST(AvailableMemory, SupportsCgroupV1AndNamespacedContainers) {
   const TemporaryFolder root;
   root.write("proc/self/cgroup", "5:cpu,memory:/outside/name\n4:pids:/x\n");
   root.write("sys/fs/cgroup/memory/memory.limit_in_bytes", "70000\n");
@@ -43,7 +43,7 @@ TEST(AvailableMemory, KnowsGroupsOfVersionOneAndContainersThatSeeTheirsUppermost
   EXPECT_EQ(available_memory(root.path()), 10500);
 }
 
-TEST(AvailableMemory, IsAskedForWhereNothingTells) {
+TEST(AvailableMemory, IsAnErrorThatRequestsTheFlagIfUnknown) {
   const TemporaryFolder root;
   EXPECT_INPUT_ERROR(available_memory(root.path()), "give --memory");
   EXPECT_GT(available_memory(), 0);

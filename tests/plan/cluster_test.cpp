@@ -23,7 +23,7 @@ std::string refusal_of(T Cluster::*value, T changed) {
   return refusal(cluster);
 }
 
-TEST(Cluster, KnownOnesCanBe) {
+TEST(Cluster, KnownClustersAreValid) {
   for (const KnownCluster& known : known_clusters()) {
     SCOPED_TRACE(known.name);
     EXPECT_EQ(refusal(known.cluster), "");
@@ -32,18 +32,18 @@ TEST(Cluster, KnownOnesCanBe) {
   }
 }
 
-TEST(Cluster, TakesAnyNumberOfRanksThatFillsNodes) {
+TEST(Cluster, AcceptsAnyNumberOfRanksThatFillsNodes) {
   EXPECT_EQ(known_cluster("h100", 64).nodes(), 8);
   EXPECT_EQ(known_cluster("h100", 4).nodes(), 1);
   EXPECT_EQ(known_cluster("h100", 4).ranks_of_node(), 4);
   EXPECT_THROW(known_cluster("h100", 12), InputError);
 }
 
-TEST(Cluster, AnUnknownNameIsAnsweredWithTheNearest) {
+TEST(Cluster, AnUnknownNameIsAnErrorThatSuggestsTheNearest) {
   EXPECT_INPUT_ERROR(known_cluster("h10"), "did you mean 'h100'");
 }
 
-TEST(Cluster, RefusesWhatNoMachineHasByName) {
+TEST(Cluster, ReportsTheFieldOfAnImpossibleValue) {
   test::expect_parts(refusal_of(&Cluster::network_bandwidth, 0.0), {"network_bandwidth is 0"});
   test::expect_parts(refusal_of(&Cluster::matmul_bf16, 1e30), {"matmul_bf16 is 1e+30"});
   test::expect_parts(refusal_of(&Cluster::node_latency, -1.0), {"node_latency is -1"});

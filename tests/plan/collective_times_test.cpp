@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Times that are calculated by hand: latencies of 1 and 10 s, bandwidths of 1e6 and 5e5 bytes/s.
+// Compares with times calculated by hand: latencies of 1 s and 10 s, bandwidths of 1e6 and 5e5 bytes/s.
 #include <tessera/fsdp/plan/collective_times.hpp>
 
 #include <gtest/gtest.h>
@@ -34,7 +34,7 @@ void expect_time(const CollectiveTime& found, double latency, double transfer) {
   EXPECT_DOUBLE_EQ(found.transfer, transfer);
 }
 
-TEST(CollectiveTime, OfARingInANode) {
+TEST(CollectiveTime, RingWithinANodeIsLatencyPlusTransferPerHop) {
   for (const Op op : {Op::all_gather, Op::reduce_scatter}) {
     const CollectiveTime time = collective_time(cluster_of(4), op, bytes, {.ranks = 4});
 
@@ -45,16 +45,16 @@ TEST(CollectiveTime, OfARingInANode) {
   }
 }
 
-TEST(CollectiveTime, OfARingBetweenNodesIsThatOfTheSlowerLink) {
+TEST(CollectiveTime, RingBetweenNodesIsBoundByTheSlowerLink) {
   const CollectiveTime time = collective_time(cluster_of(8), Op::all_gather, bytes, {.ranks = 8});
 
-  expect_time(time, 6 * 1 + 1 * 10, 8);  // half of 8 MB into each node at 0.5 MB/s, beside 6 MB inside
+  expect_time(time, 6 * 1 + 1 * 10, 8);  // half of 8 MB into each node at 0.5 MB/s, overlapped with 6 MB inside
   EXPECT_DOUBLE_EQ(time.bytes[network], 4e6);
   EXPECT_DOUBLE_EQ(time.demand[network], 1);
   EXPECT_DOUBLE_EQ(time.demand[node], 0.75);
 }
 
-TEST(CollectiveTime, InStagesHasFewerLatenciesAndBothTransfers) {
+TEST(CollectiveTime, HierarchicalGatherHasFewerLatenciesAndBothTransfers) {
   Cluster cluster = cluster_of(8);
   cluster.gathers_in_stages = true;
   const CollectiveTime time = collective_time(cluster, Op::all_gather, bytes, {.ranks = 8});
@@ -63,8 +63,8 @@ TEST(CollectiveTime, InStagesHasFewerLatenciesAndBothTransfers) {
   EXPECT_DOUBLE_EQ(time.demand[network], 8.0 / 14);
 }
 
-TEST(CollectiveTime, RanksOfDifferentNodesShareTheWayIntoEach) {
-  // 4 communicators of one rank of each node: each gathers 8 MB, half of it from the other node.
+TEST(CollectiveTime, RanksOnDifferentNodesShareTheLinkIntoEachNode) {
+  // 4 communicators with one rank on each node: each gathers 8 MB, half of it from the other node.
   const CollectiveTime time = collective_time(cluster_of(8), Op::all_gather, bytes, {.ranks = 2, .stride = 4});
 
   expect_time(time, 10, 4 * 4e6 / 5e5);
@@ -72,30 +72,30 @@ TEST(CollectiveTime, RanksOfDifferentNodesShareTheWayIntoEach) {
   EXPECT_DOUBLE_EQ(time.bytes[node], 0);
 }
 
-TEST(CollectiveTime, OfAGroupInsideOfANodeTakesNoNetwork) {
+TEST(CollectiveTime, AGroupWithinANodeUsesNoNetwork) {
   const CollectiveTime time = collective_time(cluster_of(8), Op::all_gather, bytes, {.ranks = 2});
 
   expect_time(time, 1, 4);
   EXPECT_DOUBLE_EQ(time.bytes[network], 0);
 }
 
-TEST(CollectiveTime, OfAnAllReduceIsARingTwiceOrForFewBytesATree) {
+TEST(CollectiveTime, AllReduceIsTwoRingsOrATreeForFewBytes) {
   expect_time(collective_time(cluster_of(4), Op::all_reduce, bytes, {.ranks = 4}), 2 * 3, 2 * 6);
   expect_time(collective_time(cluster_of(4), Op::all_reduce, 8, {.ranks = 4}), 2 * 2, 2 * 8 / 1e6);
   expect_time(collective_time(cluster_of(8), Op::all_reduce, 8, {.ranks = 8}), 2 * (2 + 10), 2 * 8 / 5e5);
 }
 
-TEST(CollectiveTime, OfAnAllToAllIsOneLatencyAndEachRanksPart) {
+TEST(CollectiveTime, AllToAllIsOneLatencyPlusThePartOfEachRank) {
   expect_time(collective_time(cluster_of(4), Op::all_to_all, bytes, {.ranks = 4}), 1, 6);
-  // A rank gets 3/8 of its bytes from its node, and 4/8 from the other one; 4 ranks share the way into it.
+  // A rank receives 3/8 of its bytes from its own node and 4/8 from the other one; 4 ranks share the link into a node.
   expect_time(collective_time(cluster_of(8), Op::all_to_all, bytes, {.ranks = 8}), 10, 4 * 4e6 / 5e5);
 }
 
-TEST(CollectiveTime, OfOneRankIsNone) {
+TEST(CollectiveTime, IsZeroForOneRank) {
   for (const Op op : comm::all_ops) EXPECT_EQ(collective_time(cluster_of(4), op, bytes, {.ranks = 1}).seconds(), 0);
 }
 
-TEST(CollectiveTime, EveryOneHasItsStart) {
+TEST(CollectiveTime, EveryCollectiveHasALaunchLatency) {
   Cluster cluster = cluster_of(4);
   cluster.collective_latency = 100;
   for (const Op op : comm::all_ops) {
@@ -104,7 +104,7 @@ TEST(CollectiveTime, EveryOneHasItsStart) {
   }
 }
 
-TEST(CollectiveTime, OfACopyToTheHost) {
+TEST(CollectiveTime, ACopyToTheHostUsesTheHostLink) {
   const CollectiveTime time = host_copy_time(cluster_of(4), bytes);
 
   expect_time(time, 0, 4);

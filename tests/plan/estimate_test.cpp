@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an estimate counts is what a run then does: collectives one by one, and bytes to the byte.
+// An estimate counts exactly the collectives and bytes of a run.
 #include <gtest/gtest.h>
 
 #include <tessera/comm/threads.hpp>
@@ -14,7 +14,7 @@ namespace {
 
 using testing::StrategyCase;
 
-TEST(Estimate, CountsTheCollectivesOfARunOneByOne) {
+TEST(Estimate, CountsExactlyTheCollectivesOfARun) {
   for (const RunTimeAny& strategy : {RunTimeAny{.strategy = FullyShard<>{}},
                                      {.strategy = FullyShard<ReshardAfterForward::no>{}},
                                      {.strategy = Zero1{}},
@@ -26,7 +26,7 @@ TEST(Estimate, CountsTheCollectivesOfARunOneByOne) {
       test::expect_calls_of_a_run(strategy, how);
 }
 
-TEST(Estimate, CountsThoseOfBothAxesOfAMesh) {
+TEST(Estimate, CountsTheCollectivesOfBothMeshAxes) {
   for (const RunTimeAny& strategy : {RunTimeAny{.strategy = HybridShard<RunTimeSharded>{.group = 2}},
                                      {.strategy = FullyShard<ReshardAfterForward::to_group>{.group = 2}}})
     test::expect_calls_of_a_run(strategy, {.ranks = 4, .micro_batches = 2});
@@ -40,7 +40,7 @@ Estimate estimate_on(const Cluster& cluster) {
       llama, {.rank = most_loaded, .sequences = 2, .shape = {.sequence_length = 7, .micro_batches = 2}}, cluster);
 }
 
-TEST(Estimate, IsOfTheDryRunsBytesAndOfTheTokensOfAllRanks) {
+TEST(Estimate, UsesTheBytesOfTheDryRunAndTheTokensOfAllRanks) {
   const Estimate found = estimate_on(known_cluster("epyc", 4));
   const Plan plan = test::dry_run(
       llama, {.ranks = 4, .rank = most_loaded, .sequences = 2, .shape = {.sequence_length = 7, .micro_batches = 2}});
@@ -52,10 +52,10 @@ TEST(Estimate, IsOfTheDryRunsBytesAndOfTheTokensOfAllRanks) {
   EXPECT_DOUBLE_EQ(found.compute_seconds + found.exposed_collectives + found.exposed_copies, found.seconds);
 }
 
-TEST(Estimate, CountsAttentionOfDocumentsAsTheModelCountsARun) {
+TEST(Estimate, CountsAttentionFlopsPerDocumentLikeARun) {
   const Llama<Stack<FullyShard<>, comm::Threads<>, Fp32, tiling::Untiled>> model(llama.config);
   Cluster slow = known_cluster("epyc");
-  slow.attention = 1e6;  // so that attention is nearly all
+  slow.attention = 1e6;  // so that attention dominates the time
   const auto of_documents = [&](double length) {
     const Request request{
         .rank = most_loaded, .sequences = 2, .document_length = length, .shape = {.sequence_length = 8}};
@@ -69,7 +69,7 @@ TEST(Estimate, CountsAttentionOfDocumentsAsTheModelCountsARun) {
   EXPECT_EQ(of_documents(8).seconds, whole.seconds);
 }
 
-TEST(Estimate, SaysByHowMuchAStepDoesNotFit) {
+TEST(Estimate, ReportsByHowMuchAStepExceedsMemory) {
   Cluster cluster = known_cluster("epyc");
   const std::int64_t needed = estimate_on(cluster).device.needed;
   cluster.memory = needed - 5;
@@ -77,7 +77,7 @@ TEST(Estimate, SaysByHowMuchAStepDoesNotFit) {
   EXPECT_FALSE(estimate_on(cluster).fits());
 }
 
-TEST(Estimate, IsTheSameEveryTimeAndFasterOnFasterLinks) {
+TEST(Estimate, IsDeterministicAndFasterOnFasterLinks) {
   Cluster cluster = known_cluster("epyc", 4);
   const double seconds = estimate_on(cluster).seconds;
   EXPECT_EQ(estimate_on(cluster).seconds, seconds);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Code of one's own on a cluster: times that are calculated by hand, and bytes and collectives of the run.
+// Estimates for a user-defined loop on a cluster: times calculated by hand, and the bytes and collectives of the run.
 #include <tessera/fsdp/plan/foreign_estimate.hpp>
 
 #include <cmath>
@@ -36,7 +36,7 @@ std::vector<Unit> three_units() {
   return units;
 }
 
-/// A rank gets 500 kB a second from the others of its node; everything else takes no time to speak of.
+/// A rank receives 500 kB/s from the other ranks of its node; all other costs are negligible.
 Cluster cluster_of(std::int64_t ranks, bool queues) {
   Cluster cluster = known_cluster("h100", ranks);
   cluster.memory_bandwidth = 1e15;
@@ -54,7 +54,7 @@ ForeignStep two_and_three() {
 
 using Times = std::vector<std::pair<double, double>>;
 
-/// When the works of a track run, to the hundredth of a second, without those that take no time.
+/// The start and end times of a track's tasks, rounded to 0.01 s, without tasks of zero duration.
 Times times(const Estimate& step, Track track) {
   const auto rounded = [](double seconds) { return std::round(seconds * 100) / 100; };
   Times list;
@@ -64,7 +64,7 @@ Times times(const Estimate& step, Track track) {
   return list;
 }
 
-TEST(ForeignEstimate, StatedSecondsTakeTurnsWithCollectivesWhereTheseHaveNoQueues) {
+TEST(ForeignEstimate, WithoutQueuesComputationAndCollectivesAlternate) {
   const Estimate step = estimate<On<FullyShard<>>>(three_units(), {}, {}, two_and_three(), cluster_of(2, false));
 
   EXPECT_NEAR(step.compute_seconds, 3 * 2 + 3 * 3, 1e-3);
@@ -75,7 +75,7 @@ TEST(ForeignEstimate, StatedSecondsTakeTurnsWithCollectivesWhereTheseHaveNoQueue
   EXPECT_DOUBLE_EQ(step.mfu(), 0) << "no FLOPs are stated";
 }
 
-TEST(ForeignEstimate, CollectivesWithQueuesHideBehindStatedSeconds) {
+TEST(ForeignEstimate, WithQueuesCollectivesOverlapWithComputation) {
   const Estimate step = estimate<Queued>(three_units(), {}, {}, two_and_three(), cluster_of(2, true));
 
   EXPECT_EQ(times(step, Track::compute), (Times{{1, 3}, {3, 5}, {5, 7}, {7, 10}, {10, 13}, {13, 16}}));
@@ -83,7 +83,7 @@ TEST(ForeignEstimate, CollectivesWithQueuesHideBehindStatedSeconds) {
   EXPECT_NEAR(step.seconds, 1 + 15 + 1, 1e-3);
 }
 
-TEST(ForeignEstimate, AComputationMayTakeItsOwnTimeOnEachUnitAndAnOrderItsOwnComputations) {
+TEST(ForeignEstimate, ComputationTimesMayDifferPerUnitAndOrder) {
   On<FullyShard<>>::Settings settings;
   settings.orders = {mirrored({0, 1, 2, 1}), mirrored({0}, 2)};
   ForeignStep step = {.seconds = [](const sharding::Task& task) { return 1 + task.index; }, .order = 1};
@@ -94,7 +94,7 @@ TEST(ForeignEstimate, AComputationMayTakeItsOwnTimeOnEachUnitAndAnOrderItsOwnCom
               2 * (1 + 2 + 3 + 2), 1e-3);
 }
 
-TEST(ForeignEstimate, QueuesFollowTheScheduleOfTheStepThatIsAskedFor) {
+TEST(ForeignEstimate, QueuesFollowTheScheduleOfTheRequestedStep) {
   Queued::Settings settings;
   settings.orders = {chain(3), mirrored({1}, 2)};
   settings.micro_batches = 2;
@@ -102,7 +102,7 @@ TEST(ForeignEstimate, QueuesFollowTheScheduleOfTheStepThatIsAskedFor) {
   step.order = 1;
   step.micro_batches = 1;
   const Estimate other = estimate<Queued>(three_units(), {}, settings, step, cluster_of(2, true));
-  // Forward of the second unit, then the third's forward and backward in one go, then the second's backward.
+  // Forward of the second unit, then forward and backward of the third as one computation, then backward of the second.
   EXPECT_EQ(times(other, Track::compute), (Times{{1, 3}, {3, 6}, {6, 9}}));
   EXPECT_EQ(times(other, Track::world), (Times{{0, 1}, {1, 2}, {6, 7}, {9, 10}}))
       << "two gathers, of which the one before the head is kept, and a reduction behind each backward";
@@ -158,7 +158,7 @@ void expect_what_a_run_does(const Strategy& strategy, int ranks) {
   EXPECT_GE(step.compute_seconds, 2 * 15);
 }
 
-TEST(ForeignEstimate, HasTheBytesAndTheCollectivesOfARun) {
+TEST(ForeignEstimate, MatchesTheBytesAndCollectivesOfARun) {
   for (const RunTimeAny& strategy : {RunTimeAny{.strategy = FullyShard<>{}},
                                      {.strategy = FullyShard<ReshardAfterForward::no>{}},
                                      {.strategy = Zero1{}},
@@ -168,7 +168,7 @@ TEST(ForeignEstimate, HasTheBytesAndTheCollectivesOfARun) {
   expect_what_a_run_does(HybridShard<FullyShard<>>{.group = 2}, 4);
 }
 
-TEST(ForeignEstimate, SaysWhatDoesNotFit) {
+TEST(ForeignEstimate, ReportsWhatDoesNotFit) {
   Cluster cluster = cluster_of(2, false);
   cluster.runtime_bytes = 0;
   cluster.exchange_bytes = 0;
@@ -181,7 +181,7 @@ TEST(ForeignEstimate, SaysWhatDoesNotFit) {
   EXPECT_EQ(more.device.needed, more.plan.peak_bytes());
 }
 
-TEST(ForeignEstimate, RefusesWhatIsNoTime) {
+TEST(ForeignEstimate, RefusesInvalidTimes) {
   using Tested = On<FullyShard<>>;
   const auto refused = [](const ForeignStep& step) {
     return test::error_of<InputError>(

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans of ranks that own whole tensors, and so differ.
+// Plans for ranks that own whole tensors and therefore differ.
 #include <algorithm>
 #include <array>
 #include <vector>
@@ -42,7 +42,7 @@ Plan plan_of(const UnitOptions& units, int ranks, int rank, std::int64_t length 
                        {.ranks = ranks, .rank = rank, .shape = {.sequence_length = length}});
 }
 
-/// peak_of(rank) of each rank.
+/// Returns peak_of(rank) for each rank.
 template <class Peak>
 std::vector<std::int64_t> peaks_of(int ranks, const Peak& peak_of) {
   std::vector<std::int64_t> peaks(static_cast<std::size_t>(ranks));
@@ -50,8 +50,8 @@ std::vector<std::int64_t> peaks_of(int ranks, const Peak& peak_of) {
   return peaks;
 }
 
-/// Some of the trained are few, all are many: which rank takes the most depends on both.
-TEST(MostLoaded, IsTheRankWhosePeakIsTheLargest) {
+/// The rank with the largest peak depends on both the trained and the frozen tensors.
+TEST(MostLoaded, IsTheRankWithTheLargestPeakMemory) {
   for (const UnitOptions& units : {UnitOptions{}, {.frozen = {"*embed*", "*down_proj*"}}})
     for (const int ranks : {1, 2, 3, 7}) {
       const std::vector<std::int64_t> peaks =
@@ -63,8 +63,8 @@ TEST(MostLoaded, IsTheRankWhosePeakIsTheLargest) {
     }
 }
 
-/// Muon's scratch follows the largest matrix that a rank steps, which need not be the rank that holds the most.
-TEST(MostLoaded, IsFoundAmongRanksThatStepWholeMatricesToo) {
+/// Muon's scratch is that of the largest matrix of a rank, which is not necessarily the rank that stores the most.
+TEST(MostLoaded, IsCorrectIfRanksStepWholeMatricesWithMuon) {
   for (const int ranks : {2, 5, 40}) {
     const auto peak_of = [&](int rank) { return plan_of({}, ranks, rank, 1, {optim::Muon{}}).peak_bytes(); };
     const std::vector<std::int64_t> peaks = peaks_of(ranks, peak_of);
@@ -72,7 +72,7 @@ TEST(MostLoaded, IsFoundAmongRanksThatStepWholeMatricesToo) {
   }
 }
 
-TEST(Muon, WeighsMatricesByNewtonSchulzAndTablesByTheirElements) {
+TEST(Muon, StepWorkCountsNewtonSchulzForMatricesOnly) {
   const Shape shape{64, 192};
   EXPECT_EQ(optim::Muon::work({.name = "w", .shape = shape, .role = nn::Role::matrix}),
             5 * 2 * 64 * 64 * (2 * 192 + 64));
@@ -82,13 +82,13 @@ TEST(Muon, WeighsMatricesByNewtonSchulzAndTablesByTheirElements) {
       64 * 192);
 }
 
-/// What an optimizer of whole matrices may cost: much for a matrix, nothing for a vector.
+/// A possible cost of an optimizer of whole matrices: large for a matrix, zero for a vector.
 std::int64_t matrices_alone(const Parameter& parameter) {
   const Shape& shape = parameter.shape;
   return shape.rank == 2 ? shape[0] * shape[0] * shape[1] : 0;
 }
 
-TEST(Owned, PiecesAreWholeTensorsBalancedByTheWorkThatTheRunGives) {
+TEST(Owned, AssignsWholeTensorsToRanksByStepWork) {
   constexpr int ranks = 3;
   const auto work_of_ranks = [](StepWork step_work) {
     std::vector<std::int64_t> work;
@@ -121,7 +121,7 @@ struct OnFourRanks {
   std::vector<const GroupTensors*> groups = module.group_list();
 };
 
-TEST(MostLoadedRanks, HaveTheMostRowsWhereAllHoldAsMuch) {
+TEST(MostLoadedRanks, AreThoseWithTheMostRowsIfShardsAreEqual) {
   const OnFourRanks<FullyShard<>> evenly;
   constexpr std::array<std::int64_t, 4> rows = {3, 4, 3, 4};
   EXPECT_EQ(most_loaded_ranks(evenly.groups, 4), std::vector<int>{0});
@@ -132,7 +132,7 @@ TEST(MostLoadedRanks, HaveTheMostRowsWhereAllHoldAsMuch) {
   EXPECT_FALSE(loads_ranks_alike(evenly.groups, 4, rows));
 }
 
-TEST(MostLoadedRanks, AreSeveralWhereOneHoldsMoreAndOthersHaveMoreRows) {
+TEST(MostLoadedRanks, AreSeveralIfOneStoresMoreAndOthersHaveMoreRows) {
   const OnFourRanks<Owned> owned;  // one rank has the whole tensor
   const std::vector<int> owner = most_loaded_ranks(owned.groups, 4);
   ASSERT_EQ(owner.size(), 1u);

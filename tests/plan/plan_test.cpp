@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans for thousands of ranks: bytes of each rank as closed formulas give them.
+// Plans for thousands of ranks: the bytes of each rank match closed formulas.
 #include <algorithm>
 #include <chrono>
 #include <numeric>
@@ -45,7 +45,8 @@ std::int64_t whole(const Shapes& shapes) {
   for (const auto& [rows, row] : shapes) sum += up(rows * row, 64);
   return sum;
 }
-/// Elements of a rank's shard over n ranks: FSDP2's chunks of rows, and one range in equal parts.
+/// Elements of a rank's shard over n ranks: in chunks of rows as FSDP2 (by_rows), or in equal parts of one range
+/// (flat).
 std::int64_t by_rows(const Shapes& shapes, std::int64_t n) {
   std::int64_t sum = 0;
   for (const auto& [rows, row] : shapes) sum += up((rows + n - 1) / n * row, 64);
@@ -58,7 +59,8 @@ std::int64_t model_sum(PerUnit per_unit) {
   return per_unit(embedding) + 32 * per_unit(block) + per_unit(head);
 }
 
-/// Weights 4 + 2, gradients 4, moments 8 bytes an element at rest; slots of gathered weights 2, of gradients 4.
+/// Bytes per element: at rest weights 4 + 2, gradients 4, moments 8; slots of gathered weights 2, of gradients 4. The
+/// fields count elements.
 struct Expected {
   std::int64_t main = 0, model = 0, gradient = 0, gathered = 0, gradient_slots = 0;
 };
@@ -86,8 +88,8 @@ void expect_plan(const char* strategy, const Expected& expected) {
 #endif
 }
 
-TEST(Plan, OfEightBillionParametersOnThousandsOfRanksIsThatOfTheFormulas) {
-  const std::int64_t two_slots = whole(embedding) + whole(head);  // 32 blocks: the two stand in different slots
+TEST(Plan, For8BParametersOnThousandsOfRanksMatchesTheFormulas) {
+  const std::int64_t two_slots = whole(embedding) + whole(head);  // these two use different slots
   const std::int64_t largest = whole(head);
   const std::int64_t rows = model_sum([](const Shapes& unit) { return by_rows(unit, world); });
   const std::int64_t part = model_sum([](const Shapes& unit) { return flat(unit, world); });
@@ -97,14 +99,15 @@ TEST(Plan, OfEightBillionParametersOnThousandsOfRanksIsThatOfTheFormulas) {
   expect_plan("zero3", {part, part, part, up(whole(embedding), 64 * world) + head_slot, head_slot});
   expect_plan("zero1", {part, part, part, everything, head_slot});
   expect_plan("replicated", {everything, everything, everything, 0, 0});
-  // Of hybrids, the optimizer is replicated over 512 groups or cut; shards are padded to be reduced in equal parts.
+  // In hybrid strategies, the optimizer state is replicated or sharded over 512 groups; shards are padded to be reduced
+  // in equal parts.
   const std::int64_t padded = model_sum([](const Shapes& unit) { return up(by_rows(unit, 8), 64 * 512); });
   EXPECT_GE(padded, model_sum([](const Shapes& unit) { return by_rows(unit, 8); }));
   expect_plan("hybrid:8", {padded, padded, padded, two_slots, largest});
   expect_plan("hybrid:8:full", {padded / 512, padded, padded, two_slots, largest});
 }
 
-TEST(Plan, OfInputsInHostMemoryTakesEachOfThemOffTheDevice) {
+TEST(Plan, EachOffloadedInputReducesDeviceMemory) {
   const auto plan_of = [](double share) {
     return test::dry_run(
         {.config = eight_billion(), .units = {.recompute = true, .offload_inputs = share}, .tiling = tiles},

@@ -17,7 +17,7 @@ namespace {
 
 using Table = std::vector<std::pair<Turned, Outcome>>;
 
-/// Families with random times and bytes, of which a knob that is turned further never takes more time off or bytes on.
+/// Families with random times and bytes. A higher level of a knob never reduces the time and never increases the bytes.
 struct RandomWays {
   std::vector<Family> families;
   std::vector<Table> ways;
@@ -38,7 +38,7 @@ struct RandomWays {
     }
   }
 
-  /// A knob's level costs as much at every place of the others.
+  /// The cost of a knob's level does not depend on the levels of the other knobs.
   template <class Number>
   void add(const Family& family, double seconds, std::int64_t bytes, const Number& number) {
     std::vector<std::vector<std::pair<double, std::int64_t>>> knobs;
@@ -71,7 +71,7 @@ struct RandomWays {
     return of(family, turned);
   }
 
-  /// The least time of a way that fits; none: infinity.
+  /// The least time of a configuration that fits; infinity if no configuration fits.
   double fastest(std::size_t family) const {
     double least = std::numeric_limits<double>::infinity();
     for (const auto& [turned, outcome] : ways[family])
@@ -80,7 +80,7 @@ struct RandomWays {
   }
 };
 
-TEST(Search, FindsTheFastestThatFitAndSaysWhyOthersLose) {
+TEST(Search, FindsTheFastestFittingConfigurationsAndWhyOthersLose) {
   std::int64_t asked = 0, ways = 0;
   for (unsigned seed = 0; seed < 300; ++seed) {
     SCOPED_TRACE(seed);
@@ -119,7 +119,7 @@ TEST(Search, FindsTheFastestThatFitAndSaysWhyOthersLose) {
   EXPECT_LT(asked, ways / 3) << "of " << ways;
 }
 
-TEST(Search, DoesNotAskWhatCannotWin) {
+TEST(Search, DoesNotEvaluateConfigurationsThatCannotWin) {
   const std::vector<Family> families = {{.levels = {4, 4}}, {.levels = {4, 4}}, {.levels = {4, 4}}};
   const auto ask = [](std::size_t family, const Turned& turned) -> Outcome {
     const int all = turned[0] + turned[1];
@@ -135,7 +135,7 @@ TEST(Search, DoesNotAskWhatCannotWin) {
   EXPECT_EQ(found.fates[2].asked.outcome.seconds, 21);
 }
 
-TEST(Search, GoesOnBesideWhatIsRefused) {
+TEST(Search, ContinuesPastRefusedConfigurations) {
   const std::vector<Family> families = {{.levels = {3}}, {.levels = {1}, .after = 0}, {.levels = {3}}};
   const auto ask = [](std::size_t family, const Turned& turned) -> Outcome {
     if (family == 0) return {.refused = "heads of 3"};

@@ -15,13 +15,13 @@ namespace {
 constexpr ByLink whole_network = {0, 1, 0};
 constexpr ByLink half_network = {0, 0.5, 0};
 
-TEST(VirtualTime, WorksOfATrackFollowEachOtherAndOthersRunBesideThem) {
+TEST(VirtualTime, TasksOfATrackRunInSequenceAndTracksRunInParallel) {
   const std::vector<Work> works = {{.track = 0, .seconds = 2}, {.track = 1, .seconds = 3}, {.track = 0, .seconds = 1}};
 
   EXPECT_EQ(spans_of(works), (std::vector<Span>{{0, 2}, {0, 3}, {2, 3}}));
 }
 
-TEST(VirtualTime, AWorkBeginsBehindTheLastOfThoseItWaitsForAndNamesIt) {
+TEST(VirtualTime, ATaskStartsAfterItsLastDependencyAndRecordsIt) {
   const std::vector<Work> works = {{.track = 1, .seconds = 2},
                                    {.track = 2, .seconds = 5},
                                    {.track = 0, .seconds = 1},
@@ -31,21 +31,21 @@ TEST(VirtualTime, AWorkBeginsBehindTheLastOfThoseItWaitsForAndNamesIt) {
   EXPECT_EQ(spans_of(works), (std::vector<Span>{{0, 2}, {0, 5}, {0, 1}, {5, 6, 1}, {6, 7}}));
 }
 
-TEST(VirtualTime, TwoTransfersOnOneLinkTakeTwiceAsLongWhileBothAreUnderWay) {
+TEST(VirtualTime, TwoTransfersShareTheBandwidthOfOneLink) {
   const std::vector<Work> works = {{.track = 1, .transfer = 1, .demand = whole_network},
                                    {.track = 2, .transfer = 3, .demand = whole_network}};
 
   EXPECT_EQ(spans_of(works), (std::vector<Span>{{0, 2}, {0, 4}})) << "after 2 s the second has done 1 of 3";
 }
 
-TEST(VirtualTime, TransfersThatFitBesideEachOtherAreAsFastAsAlone) {
+TEST(VirtualTime, TransfersThatDoNotSaturateALinkRunAtFullSpeed) {
   const std::vector<Work> works = {{.track = 1, .transfer = 2, .demand = half_network},
                                    {.track = 2, .transfer = 3, .demand = half_network}};
 
   EXPECT_EQ(spans_of(works), (std::vector<Span>{{0, 2}, {0, 3}}));
 }
 
-TEST(VirtualTime, TransfersOnDifferentLinksDoNotMeet) {
+TEST(VirtualTime, TransfersOnDifferentLinksDoNotInterfere) {
   const std::vector<Work> works = {{.track = 1, .transfer = 2, .demand = {1, 0, 0}},
                                    {.track = 2, .transfer = 2, .demand = {0, 1, 0}},
                                    {.track = 3, .transfer = 2, .demand = {0, 0, 1}}};
@@ -53,7 +53,7 @@ TEST(VirtualTime, TransfersOnDifferentLinksDoNotMeet) {
   EXPECT_EQ(spans_of(works), (std::vector<Span>{{0, 2}, {0, 2}, {0, 2}}));
 }
 
-TEST(VirtualTime, SecondsThatPassSlowerBesideTransfersDoSoOnlyMeanwhile) {
+TEST(VirtualTime, ComputationSlowsDownOnlyWhileTransfersRun) {
   const std::vector<Work> works = {{.track = 0, .seconds = 3, .beside = 0.5},
                                    {.track = 1, .seconds = 1, .transfer = 2, .demand = whole_network},
                                    {.track = 2, .seconds = 3}};
@@ -62,21 +62,21 @@ TEST(VirtualTime, SecondsThatPassSlowerBesideTransfersDoSoOnlyMeanwhile) {
       << "1 s alone, 1 of the 2 s of the transfer, 1 s alone; latency slows nothing";
 }
 
-TEST(VirtualTime, CopiesToTheHostSlowNothing) {
+TEST(VirtualTime, CopiesToTheHostDoNotSlowDownComputation) {
   const std::vector<Work> works = {{.track = 0, .seconds = 2, .beside = 0.5},
                                    {.track = 1, .transfer = 2, .demand = {0, 0, 1}}};
 
   EXPECT_EQ(spans_of(works), (std::vector<Span>{{0, 2}, {0, 2}}));
 }
 
-TEST(VirtualTime, LatencyTakesNoLink) {
+TEST(VirtualTime, LatencyOccupiesNoLink) {
   const std::vector<Work> works = {{.track = 1, .seconds = 1, .transfer = 1, .demand = whole_network},
                                    {.track = 2, .transfer = 1, .demand = whole_network}};
 
   EXPECT_EQ(spans_of(works), (std::vector<Span>{{0, 2}, {0, 1}}));
 }
 
-TEST(VirtualTime, WorksThatTakeNoTimeKeepTheOrder) {
+TEST(VirtualTime, TasksOfZeroDurationKeepTheOrder) {
   const std::vector<Work> works = {{.track = 0, .seconds = 1}, {.track = 1, .after = {0}}, {.track = 0, .after = {1}}};
 
   const std::vector<Span> spans = spans_of(works);
@@ -85,7 +85,7 @@ TEST(VirtualTime, WorksThatTakeNoTimeKeepTheOrder) {
   EXPECT_EQ(spans[2].end, 1);
 }
 
-TEST(VirtualTime, IsTheSameEveryTime) {
+TEST(VirtualTime, IsDeterministic) {
   std::vector<Work> works;
   for (int i = 0; i < 3000; ++i)
     works.push_back({.track = i % 5,
@@ -97,12 +97,12 @@ TEST(VirtualTime, IsTheSameEveryTime) {
   EXPECT_EQ(spans_of(works), spans_of(works));
 }
 
-TEST(VirtualTime, RefusesAWorkThatWaitsForItself) {
+TEST(VirtualTime, RefusesATaskThatWaitsForItself) {
   const std::vector<Work> works = {{.track = 0, .after = {0}, .seconds = 1}};
   EXPECT_THROW(spans_of(works), LogicError);
 }
 
-// A hand-made schedule of three units, with times that are calculated by hand: 1 MB/s everywhere, no latency.
+// A hand-written schedule of three units with times calculated by hand: 1 MB/s everywhere, no latency.
 
 using sharding::Action;
 
@@ -115,12 +115,12 @@ Cluster cluster_of(bool queues) {
   return cluster;
 }
 
-RecordedWork gathers(std::int64_t seconds) {  // of two ranks: half of the bytes arrive
+RecordedWork gathers(std::int64_t seconds) {  // on two ranks: a rank receives half of the bytes
   return {.collectives = {{.op = comm::Op::all_gather, .bytes = 2'000'000 * seconds}}};
 }
 RecordedWork computes(std::int64_t seconds) { return {.counters = {.elementwise_bytes = 1'000'000 * seconds}}; }
 
-/// Forward through three units over two slots; the third gather waits for the first slot. `last`: its seconds.
+/// Forward through three units with two slots; the third gather waits for the first slot and takes `last` seconds.
 StepRecord three_units(std::int64_t last) {
   StepRecord record;
   record.problem.pass = sharding::Pass::evaluate;
@@ -148,7 +148,7 @@ Estimate estimate_of(const StepRecord& record, bool queues) {
   return plan::estimate_of(Plan(), record, {.tokens = 110, .flops = 1e12}, cluster_of(queues));
 }
 
-/// When the works of a track run.
+/// The start and end times of a track's tasks.
 std::vector<std::pair<double, double>> works_of(const Estimate& estimate, Track track) {
   std::vector<std::pair<double, double>> list;
   for (const TimedWork& each : estimate.works)
@@ -158,7 +158,7 @@ std::vector<std::pair<double, double>> works_of(const Estimate& estimate, Track 
 
 using Times = std::vector<std::pair<double, double>>;
 
-TEST(StepWorks, GathersRunBesideComputationBehindTheEventsOfARun) {
+TEST(StepWorks, GathersOverlapWithComputationInTheOrderOfEvents) {
   const Estimate step = estimate_of(three_units(2), true);
 
   EXPECT_EQ(works_of(step, Track::world), (Times{{0, 2}, {2, 4}, {5, 7}})) << "the third waits for the first slot";
@@ -169,14 +169,14 @@ TEST(StepWorks, GathersRunBesideComputationBehindTheEventsOfARun) {
   EXPECT_DOUBLE_EQ(step.tokens_per_second(), 10);
 }
 
-TEST(StepWorks, ASlowGatherIsExposedByWhatComputationDoesNotHide) {
+TEST(StepWorks, ASlowGatherIsExposedWhereComputationCannotHideIt) {
   const Estimate step = estimate_of(three_units(6), true);
 
   EXPECT_EQ(works_of(step, Track::compute), (Times{{2, 5}, {5, 8}, {11, 14}, {14, 14}}));
   EXPECT_DOUBLE_EQ(step.exposed_collectives, 2 + 3);
 }
 
-TEST(StepWorks, ComputationIsSlowerBesideGathers) {
+TEST(StepWorks, ComputationSlowsDownDuringGathers) {
   Cluster cluster = cluster_of(true);
   cluster.beside_collectives = 0.5;
   const Estimate step = plan::estimate_of({}, three_units(2), {.tokens = 110}, cluster);
@@ -185,7 +185,7 @@ TEST(StepWorks, ComputationIsSlowerBesideGathers) {
   EXPECT_EQ(works_of(step, Track::compute), (Times{{2, 6}, {6, 10}, {10, 13}, {13, 13}})) << "1 of 3 s beside a gather";
 }
 
-TEST(StepWorks, WithoutQueuesACollectiveTakesTheRanksOwnTime) {
+TEST(StepWorks, WithoutQueuesACollectiveBlocksComputation) {
   const Estimate step = estimate_of(three_units(2), false);
 
   EXPECT_EQ(works_of(step, Track::world), Times());
@@ -194,7 +194,7 @@ TEST(StepWorks, WithoutQueuesACollectiveTakesTheRanksOwnTime) {
   EXPECT_DOUBLE_EQ(step.compute_seconds, 9);
 }
 
-TEST(StepWorks, AGatherAndAnExchangeShareTheLinkOfANode) {
+TEST(StepWorks, AGatherAndAnExchangeShareTheNodeLink) {
   StepRecord record = three_units(2);
   record.axes.push_back({Axis::sequence, {.ranks = 2}});
   record.counts.collectives = {{.axis = Axis::sequence, .op = comm::Op::all_to_all, .bytes = 2'000'000}};  // 1 s
@@ -205,7 +205,7 @@ TEST(StepWorks, AGatherAndAnExchangeShareTheLinkOfANode) {
   EXPECT_DOUBLE_EQ(step.seconds, 12);
 }
 
-TEST(StepWorks, RefusesQueuesForAScheduleThatWouldRaceOnThem) {
+TEST(StepWorks, RefusesAScheduleThatWouldRaceOnQueues) {
   StepRecord record = three_units(2);
   std::swap(record.schedule[2], record.schedule[4]);  // the third gather overwrites what the first forward reads
 
@@ -221,7 +221,7 @@ TEST(StepWorks, CountsBytesByLinkAndCollectivesByAxis) {
   EXPECT_EQ(step.traffic.world[comm::Op::all_gather], (comm::Calls{.calls = 3, .bytes = 12'000'000}));
 }
 
-TEST(StepWorks, AMatmulTakesItsRateOrItsBytes) {
+TEST(StepWorks, AMatmulIsBoundByComputeOrMemoryBandwidth) {
   Cluster cluster = cluster_of(true);
   cluster.matmul_fp32 = 1e9;
   cluster.memory_bandwidth = 1e9;
@@ -238,7 +238,7 @@ TEST(StepWorks, AMatmulTakesItsRateOrItsBytes) {
   EXPECT_DOUBLE_EQ(compute_seconds(cluster, work, DType::f32), (1000 + 1'000'000 + 1000) * 4 / 1e9);
 }
 
-TEST(StepWorks, AMatmulHasTheRateOfItsSmallestSize) {
+TEST(StepWorks, AMatmulRunsAtTheRateOfItsSmallestDimension) {
   Cluster cluster = cluster_of(true);
   cluster.memory_bandwidth = 1e15;
   cluster.matmul_fp32 = 1e9;

@@ -16,7 +16,7 @@
 namespace fsdp::report {
 namespace {
 
-/// What a console of this style prints in four steps, with a line of its own after the second.
+/// The output of a console of this style in four steps, with an additional line after the second step.
 std::string printed(ConsoleStyle style, std::int64_t log_every) {
   const test::TemporaryFolder folder;
   const auto path = folder.write("out", "");
@@ -32,14 +32,14 @@ std::string printed(ConsoleStyle style, std::int64_t log_every) {
   return test::content_of(path);
 }
 
-TEST(DurationText, IsMinutesAndSecondsAndHoursWhereNeeded) {
+TEST(DurationText, ShowsMinutesAndSecondsAndHoursIfNeeded) {
   EXPECT_EQ(duration_text(7.2), "0:07");
   EXPECT_EQ(duration_text(754), "12:34");
   EXPECT_EQ(duration_text(3723), "1:02:03");
   EXPECT_EQ(duration_text(NAN), "0:00");
 }
 
-TEST(StepText, ShowsWhatTheMetricsHold) {
+TEST(StepText, ShowsAllMetricsOfAStep) {
   const StepRecord record{.step = 12,
                           .loss = 3.14159,
                           .grad_norm = 1.02,
@@ -67,7 +67,7 @@ TEST(SummaryText, EndsWithATableOfCollectives) {
                                       "\n  shard     reduce_scatter           3             1000000  976.56 KiB");
 }
 
-TEST(EstimateDigits, AreThree) {
+TEST(EstimateDigits, RoundToThreeSignificantDigits) {
   EXPECT_EQ(estimate_digits(95.0878), "95.1");
   EXPECT_EQ(estimate_digits(11027.4), "11,000");
   EXPECT_EQ(estimate_digits(9.996), "10.0");
@@ -79,14 +79,14 @@ TEST(EstimateDigits, AreThree) {
   EXPECT_EQ(planned_seconds_text(0), "0 s");
 }
 
-TEST(StartText, TellsHowManyParametersAreTrained) {
+TEST(StartText, ReportsTheNumberOfTrainedParameters) {
   StartRecord record{.parameters = 1200, .trained = 200};
   test::expect_parts(start_text(record, "", 1, 0, 0), {" 1200 parameters (200 trained)"});
   record.trained = 1200;
   EXPECT_EQ(start_text(record, "", 1, 0, 0).find("trained"), std::string::npos);
 }
 
-TEST(SummaryText, ComparesAStepWithItsPlan) {
+TEST(SummaryText, ComparesMeasuredAndPlannedStepTime) {
   SummaryRecord record{.step = StepTimes{.all = 0.110, .collectives = 0.030}};
   const auto second_line = [&] {
     const std::string text = summary_text(record);
@@ -115,14 +115,14 @@ TEST(ProgressText, ShowsTheShareDoneAndTheTimeLeft) {
   EXPECT_EQ(progress_text({.step = 200}, 200, 0).find('>'), std::string::npos);
 }
 
-TEST(Console, AFileGetsPlainLinesOnly) {
+TEST(Console, AFileReceivesPlainLinesOnly) {
   const std::string text = printed({}, 2);
   EXPECT_EQ(text.find_first_of("\r\033"), std::string::npos);
   EXPECT_EQ(text, step_text({.step = 1, .loss = 2.5}, 4) + "  1:30 left\n" + step_text({.step = 2, .loss = 2.5}, 4) +
                       "  1:00 left\nsaved\n" + step_text({.step = 4, .loss = 2.5}, 4) + "\n");
 }
 
-TEST(Console, ATerminalGetsOneLineThatIsOverwritten) {
+TEST(Console, ATerminalShowsOneOverwrittenProgressLine) {
   const std::string text = printed({.terminal = true}, 4);
   test::expect_parts(text, {"2/4  loss 2.5000  1:00 left\r\033[Ksaved\n["});
   EXPECT_EQ(text.find("\033[36m"), std::string::npos);
@@ -130,7 +130,7 @@ TEST(Console, ATerminalGetsOneLineThatIsOverwritten) {
   EXPECT_EQ(text.substr(text.size() - 1), "\n");
 }
 
-TEST(Console, PrintsNothingThatControlsATerminal) {
+TEST(Console, EscapesTerminalControlCharacters) {
   const test::TemporaryFolder folder;
   const auto path = folder.write("out", "");
   std::FILE* stream = std::fopen(path.c_str(), "w");
@@ -143,7 +143,7 @@ TEST(Console, PrintsNothingThatControlsATerminal) {
   EXPECT_EQ(test::content_of(path), "a\n\t\\x1b[2J\\u202e\xC3\xA4\n\\x07\r\033[K");
 }
 
-TEST(Console, KnowsWhetherItsReaderIsGone) {
+TEST(Console, DetectsAClosedPipe) {
   std::signal(SIGPIPE, SIG_IGN);
   int ends[2];
   ASSERT_EQ(::pipe(ends), 0);
@@ -167,7 +167,7 @@ TEST(Console, KnowsWhetherItsReaderIsGone) {
   std::signal(SIGPIPE, SIG_DFL);
 }
 
-TEST(AreOne, WhereBothAreTheSameFile) {
+TEST(AreOne, ComparesWhetherTwoStreamsAreTheSameFile) {
   const test::TemporaryFolder folder;
   const std::string path = folder.write("out", "").string(), other = folder.write("err", "").string();
   std::FILE* const one = std::fopen(path.c_str(), "w");
@@ -178,7 +178,7 @@ TEST(AreOne, WhereBothAreTheSameFile) {
   for (std::FILE* stream : {one, again, another}) std::fclose(stream);
 }
 
-TEST(Console, AFileIsNoTerminalAndADefaultOnePrintsNothing) {
+TEST(Console, AFileIsNotATerminalAndADefaultConsolePrintsNothing) {
   std::FILE* file = std::fopen("/dev/null", "w");
   EXPECT_FALSE(style_of(file).terminal);
   EXPECT_FALSE(style_of(file).colour);

@@ -17,7 +17,7 @@ namespace {
 
 using Kind = StepDigest::Kind;
 
-TEST(DigestStart, HasAPieceForEachMicroBatchOfEachGroupOfRanks) {
+TEST(DigestStart, CountsOnePiecePerMicroBatchAndGroupOfRanks) {
   EXPECT_EQ(digest_start({.world = 4}, 3).pieces, 12);
   EXPECT_EQ(digest_start({.world = 4, .ranks_per_sequence = 2}, 3).pieces, 6);
   EXPECT_EQ(digest_start({.world = 4, .ranks_per_sequence = 2, .pieces = 5}, 3).pieces, 5);
@@ -34,7 +34,7 @@ DigestStart start_of(std::int64_t pieces = 2) {
           .instruction_set = "avx2"};
 }
 
-/// The digests of a step of two units, with other bits in each step.
+/// The digests of a step of two units; the bits differ between steps.
 std::vector<StepDigest> step_of(std::uint64_t step, int pieces = 2) {
   std::vector<StepDigest> list;
   std::uint64_t bits = step << 32;
@@ -49,7 +49,7 @@ std::vector<StepDigest> step_of(std::uint64_t step, int pieces = 2) {
 
 class Digests : public ::testing::Test {
  protected:
-  /// Writes steps [first, last] as a run does.
+  /// Writes the digests of steps [first, last] like a run.
   std::string written(const std::string& name, std::uint64_t first, std::uint64_t last,
                       const std::function<void(std::uint64_t, std::vector<StepDigest>&)>& change = {},
                       const DigestStart& start = start_of()) {
@@ -67,14 +67,14 @@ class Digests : public ::testing::Test {
   test::TemporaryFolder folder_;
 };
 
-TEST_F(Digests, ALineSaysWhatItIsOf) {
+TEST_F(Digests, ALineContainsStepPieceUnitAndKind) {
   EXPECT_EQ(json_line(5, {Kind::forward, 3, "block 2", 0x9f3c}),
             R"({"step":5,"piece":3,"unit":"block 2","kind":"forward","bits":"0000000000009f3c"})");
   EXPECT_EQ(json_line(5, {Kind::weights, -1, "block 2", UINT64_MAX}),
             R"({"step":5,"unit":"block 2","kind":"weights","bits":"ffffffffffffffff"})");
 }
 
-TEST_F(Digests, AreReadAsTheyWereWritten) {
+TEST_F(Digests, RoundTrip) {
   const DigestFile file = read_digests(written("a", 1, 3));
   EXPECT_EQ(file.start, start_of());
   EXPECT_EQ(file.places.size(), 8u);
@@ -84,7 +84,7 @@ TEST_F(Digests, AreReadAsTheyWereWritten) {
   EXPECT_EQ(file.left_out, std::vector<std::string>{});
 }
 
-TEST_F(Digests, OfARunThatWentOnCountAsTheyWereWrittenLast) {
+TEST_F(Digests, ForRepeatedStepsOfAResumedRunTheLastWrittenCount) {
   const std::string path = written("a", 1, 4, [](std::uint64_t step, auto& digests) {
     if (step == 3) digests.front().bits = 7;
   });
@@ -93,18 +93,18 @@ TEST_F(Digests, OfARunThatWentOnCountAsTheyWereWrittenLast) {
             "steps 1 to 5 are the same (40 digests)");
 }
 
-TEST_F(Digests, ThatAKilledRunLeftIncompleteAreLeftOut) {
+TEST_F(Digests, IncompleteStepsOfAKilledRunAreIgnored) {
   const std::string whole = written("whole", 1, 4), path = written("a", 1, 2);
   append(path, json_line(3, step_of(3).front()) + "\n{\"step\":3,\"pie");
   DigestFile cut = read_digests(path);
   EXPECT_EQ(cut.steps.size(), 2u);
   EXPECT_EQ(cut.left_out, (std::vector<std::string>{path + ":19: is no line of a file of digests, or a part of one",
                                                     path + ": step 3 has 1 of 8 digests"}));
-  written("a", 3, 4);  // behind the line that was cut off
+  written("a", 3, 4);  // after the truncated line
   EXPECT_EQ(in_words(compare(read_digests(whole), read_digests(path))), "steps 1 to 4 are the same (32 digests)");
 }
 
-TEST_F(Digests, PartInTheFirstPlaceOfTheOrderOfComputation) {
+TEST_F(Digests, ReportTheFirstDifferenceInComputationOrder) {
   const DigestFile a = read_digests(written("a", 1, 5));
   const auto parted = [&](const std::string& name, std::uint64_t step, std::vector<std::size_t> places) {
     return in_words(compare(a, read_digests(written(name, 1, 5, [&](std::uint64_t at, auto& digests) {
@@ -120,7 +120,7 @@ TEST_F(Digests, PartInTheFirstPlaceOfTheOrderOfComputation) {
   EXPECT_EQ(parting, (Parting{.step = 4, .place = step_of(4)[2]}));
 }
 
-TEST_F(Digests, ThatOneFileAloneHasAreSaid) {
+TEST_F(Digests, StepsInOnlyOneFileAreReported) {
   const DigestFile a = read_digests(written("a", 1, 6)), b = read_digests(written("b", 4, 8));
   const DigestComparison found = compare(a, b);
   EXPECT_EQ(in_words(found), "steps 4 to 6 are the same (24 digests)");
@@ -129,7 +129,7 @@ TEST_F(Digests, ThatOneFileAloneHasAreSaid) {
   EXPECT_INPUT_ERROR(compare(a, read_digests(written("c", 7, 7))), "have no step in common");
 }
 
-TEST_F(Digests, OfOtherPiecesAreComparedByUnit) {
+TEST_F(Digests, WithDifferentPiecesOnlyGradientsAndWeightsAreCompared) {
   const DigestFile a = read_digests(written("a", 1, 2)), b = read_digests(written("b", 1, 2, {}, start_of(4)));
   const DigestComparison found = compare(a, b);
   EXPECT_EQ(in_words(found), "steps 1 to 2 are the same (8 digests)");
@@ -138,7 +138,7 @@ TEST_F(Digests, OfOtherPiecesAreComparedByUnit) {
             "a step has 2 pieces in " + a.name + " and 4 in " + b.name + ": gradients and weights alone are compared");
 }
 
-TEST_F(Digests, OfOtherModelsAreRefusedByName) {
+TEST_F(Digests, DigestsOfDifferentModelsAreRefused) {
   const DigestFile a = read_digests(written("a", 1, 2));
   DigestStart other = start_of();
   other.sizes.front().value = std::int64_t{3};
@@ -151,7 +151,7 @@ TEST_F(Digests, OfOtherModelsAreRefusedByName) {
   EXPECT_INPUT_ERROR(compare(a, read_digests(written("d", 1, 2, shorter))), "block 0, weights, the other has nothing");
 }
 
-TEST_F(Digests, OfAFileThatHoldsSeveralRunsMustBeOfOne) {
+TEST_F(Digests, RunsInOneFileMustHaveTheSameModelAndPieces) {
   written("a", 1, 2);
   const std::string path = written("b", 1, 2);
   append(path, json_line(start_of(4)) + "\n");
@@ -162,7 +162,7 @@ TEST_F(Digests, OfAFileThatHoldsSeveralRunsMustBeOfOne) {
   EXPECT_INPUT_ERROR(read_digests(folder_.path() / "a"), "a run of another model than the one before it (layers is 2");
 }
 
-TEST_F(Digests, AreNotAppendedToAFileThatCouldNotBeReadThen) {
+TEST_F(Digests, AreNotAppendedToAFileOfAnIncompatibleRun) {
   const std::string path = written("a", 1, 2);
   EXPECT_INPUT_ERROR(written("a", 3, 4, {}, start_of(4)),
                      "--digests " + path + ": a run of 4 pieces a step, behind one of 2; give each run a file");
@@ -176,9 +176,9 @@ TEST_F(Digests, AreNotAppendedToAFileThatCouldNotBeReadThen) {
   EXPECT_INPUT_ERROR(written("metrics", 1, 1), "metrics: is another file than one of digests; give a new one");
 }
 
-TEST_F(Digests, OfAStepWithADamagedLineAreLeftOutAndTheOthersCompared) {
+TEST_F(Digests, StepsWithDamagedLinesAreSkipped) {
   const DigestFile whole = read_digests(written("whole", 1, 4));
-  const auto damaged = [&](std::size_t line) {  // of the file; line 0 describes the run
+  const auto damaged = [&](std::size_t line) {  // damages this line of the file; line 0 describes the run
     const std::string path = written("damaged", 1, 4);
     std::ifstream in(path);
     std::string text, all;
@@ -193,13 +193,13 @@ TEST_F(Digests, OfAStepWithADamagedLineAreLeftOutAndTheOthersCompared) {
   const std::string first = "steps 2 to 4 are the same (24 digests); 2 left out";
   const std::string second = "3 steps from 1 to 4 are the same (24 digests); 2 left out";
   EXPECT_EQ(damaged(3), first);
-  EXPECT_EQ(damaged(9), second);   // its first
-  EXPECT_EQ(damaged(12), second);  // one between
-  EXPECT_EQ(damaged(16), second);  // its last
+  EXPECT_EQ(damaged(9), second);   // the first line of step 2
+  EXPECT_EQ(damaged(12), second);  // a line in the middle
+  EXPECT_EQ(damaged(16), second);  // the last line of step 2
   EXPECT_EQ(damaged(32), "steps 1 to 3 are the same (24 digests); 2 left out");
 }
 
-TEST_F(Digests, AreRefusedWhereThereAreNone) {
+TEST_F(Digests, AFileWithoutDigestsIsRefused) {
   const auto refused = [&](const char* text, const std::string& why) {
     const auto path = folder_.write("bad", text);
     EXPECT_INPUT_ERROR(read_digests(path), why);
@@ -222,7 +222,7 @@ TEST_F(Digests, AreRefusedWhereThereAreNone) {
   EXPECT_INPUT_ERROR(read_digests(folder_.path()), "cannot be read: Is a directory");
 }
 
-TEST_F(Digests, AreWrittenOnlyWhereThereIsAPath) {
+TEST_F(Digests, AreWrittenOnlyIfAPathIsGiven) {
   DigestWriter().begin(start_of());
   DigestWriter().write(1, step_of(1));
   const std::string path = folder_.path() / "absent" / "a";
@@ -230,7 +230,7 @@ TEST_F(Digests, AreWrittenOnlyWhereThereIsAPath) {
   EXPECT_INPUT_ERROR(DigestWriter("/dev/full").begin(start_of()), "cannot be written (is the disk full?)");
 }
 
-TEST_F(Digests, OfTwoRunsAreDescribedByWhatTheirBitsDependOn) {
+TEST_F(Digests, DifferencesListStacksAndThreadsOfTwoRuns) {
   DigestStart other = start_of();
   EXPECT_EQ(differences(start_of(), other), "");
   other.model_name = "elsewhere";
@@ -241,7 +241,7 @@ TEST_F(Digests, OfTwoRunsAreDescribedByWhatTheirBitsDependOn) {
             "stacks are fsdp2:pieces=2 threads:2 fp32 off and zero3; threads are 1 and 4");
 }
 
-TEST_F(Digests, OfFoldersWithoutTensorsSayHowToHaveThem) {
+TEST_F(Digests, ADifferenceSuggestsTheReplayCommandForTensors) {
   const auto one_off = [](std::uint64_t, auto& digests) { digests[2].bits ^= 4; };
   const DigestSource a = read_source(written("a", 1, 1)), b = read_source(written("b", 1, 1, one_off));
   EXPECT_TRUE(diff(a, a).same);

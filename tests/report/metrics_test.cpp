@@ -27,7 +27,7 @@ TEST(JsonLine, NumbersReadBackToTheSameValue) {
   EXPECT_TRUE(object.at("mfu").is_null());
 }
 
-TEST(JsonLine, HoldsTheFieldsOfARecordInTheirOrder) {
+TEST(JsonLine, ContainsTheFieldsOfARecordInOrder) {
   EXPECT_EQ(json_line(StepRecord{.loss_scale = 64, .skipped = true, .mfu = 0.5, .mfu_peak = "a peak"}),
             R"({"step":0,"loss":0.0,"grad_norm":0.0,"lr":0.0,"tokens":0,"tokens_per_second":0.0,"step_seconds":0.0,)"
             R"("peak_bytes":0,"tflops":0.0,"mfu":0.5,"mfu_peak":"a peak","loss_scale":64.0,"skipped":true})");
@@ -57,7 +57,7 @@ TEST(JsonLine, HoldsTheFieldsOfARecordInTheirOrder) {
   EXPECT_EQ(json::parse(json_line(SummaryRecord{.first_step_seconds = 1.5})).at("first_step_seconds"), 1.5);
 }
 
-TEST(JsonLine, HoldsTheCollectivesThatThereWere) {
+TEST(JsonLine, ContainsTheCollectivesThatRan) {
   comm::MeshTraffic traffic;
   traffic.world[comm::Op::all_gather] = {.calls = 2, .bytes = 96};
   traffic.world[comm::Op::barrier] = {.calls = 1};
@@ -68,7 +68,7 @@ TEST(JsonLine, HoldsTheCollectivesThatThereWere) {
   EXPECT_EQ(json::parse(json_line(SummaryRecord{.traffic = traffic})).at("traffic"), expected);
 }
 
-TEST(JsonLine, NanAndInfinitiesAreStrings) {
+TEST(JsonLine, NaNAndInfinitiesAreStrings) {
   const json object =
       json::parse(json_line(StepRecord{.loss = NAN, .grad_norm = -INFINITY, .lr = INFINITY, .mfu = NAN}));
   EXPECT_EQ(object.at("loss"), "nan");
@@ -77,7 +77,7 @@ TEST(JsonLine, NanAndInfinitiesAreStrings) {
   EXPECT_EQ(object.at("mfu"), "nan");
 }
 
-TEST(JsonLine, TheFirstAndTheLastSayWhatTheyAre) {
+TEST(JsonLine, StartAndSummaryLinesContainTheEventAndItsFields) {
   const json start = json::parse(json_line(StartRecord{.stack = "fsdp2",
                                                        .model_name = "a\"b\xff\n",
                                                        .sizes = values_of(llama_preset("tiny")),
@@ -107,15 +107,15 @@ TEST(Metrics, AppendsAndFlushesLineByLine) {
   EXPECT_EQ(test::content_of(path), "{\"earlier\":1}\n" + json_line(StepRecord{.step = 1}) + "\n");
 }
 
-TEST(Metrics, WithoutAPathWritesNothingAndAnUnwritableOneIsAnInputError) {
+TEST(Metrics, WithoutAPathWriteNothingAndAnUnwritableOneIsAnError) {
   Metrics().write(StepRecord());
   const test::TemporaryFolder folder;
   const std::string path = folder.path() / "absent" / "m.jsonl";
   EXPECT_INPUT_ERROR(Metrics(path), "--metrics " + path + ": cannot be written: No such file");
 }
 
-/// Of more numbers than are drawn, and of fewer.
-TEST(MatmulPeak, IsOfMatricesWhoseNeighboursDiffer) {
+/// Matrices with more elements than random numbers, and with fewer.
+TEST(MatmulPeak, FillsMatricesWithDistinctNoise) {
   device::Ledger ledger;
   device::Cpu::Arena arena(ledger, 1 << 20);
   device::Cpu::Stream stream(arena, 1);

@@ -41,7 +41,7 @@ std::vector<std::size_t> points_in(const std::string& svg) {
   return counts;
 }
 
-TEST(ReadRun, StepsHeldOutLossesAndWhatIsNotFinite) {
+TEST(ReadRun, ReadsStepsValidationLossesAndNonFiniteValues) {
   const test::TemporaryFolder folder;
   const auto path = folder.write("m.jsonl", json_line(StartRecord{}) + "\n" + steps_from(1, 2) + held_out(2, 1.5) +
                                                 json_line(StepRecord{.step = 3, .loss = NAN, .grad_norm = INFINITY}) +
@@ -58,7 +58,7 @@ TEST(ReadRun, StepsHeldOutLossesAndWhatIsNotFinite) {
   EXPECT_TRUE(run.left_out.empty());
 }
 
-TEST(ReadRun, WhatAResumedRunDidAgainIsThereOnceAsItWasLast) {
+TEST(ReadRun, RepeatedStepsOfAResumedRunAppearOnceWithTheLastValue) {
   const test::TemporaryFolder folder;
   const auto path = folder.write("m.jsonl", steps_from(1, 6) + held_out(4, 9) + held_out(6, 9) +
                                                 json_line(StartRecord{}) + "\n" + steps_from(5, 8, 3) + held_out(6, 4));
@@ -73,7 +73,7 @@ TEST(ReadRun, WhatAResumedRunDidAgainIsThereOnceAsItWasLast) {
   EXPECT_EQ(run.held_out[1].loss, 4);
 }
 
-TEST(ReadRun, EmptyAndDamagedLinesAreNamedByFileAndLine) {
+TEST(ReadRun, ReportsEmptyAndDamagedLinesByFileAndLine) {
   const test::TemporaryFolder folder;
   const auto path = folder.write("m.jsonl", steps_from(1, 1) + "\n{\"step\":2,\"lo{\"event\":\"start\"}\n" +
                                                 steps_from(2, 2) + "{\"step\":3}\n{\"step\":\"x\"}\n[1]\n" +
@@ -107,7 +107,7 @@ TEST(Ticks, AreRoundAndWithinTheRange) {
   }
 }
 
-TEST(ShownRange, LeavesFarValuesOutAndIsNeverEmpty) {
+TEST(ShownRange, ExcludesOutliersAndIsNeverEmpty) {
   std::vector<double> values(100);
   std::ranges::generate(values, [next = 1.99]() mutable { return next += 0.01; });
   const auto [low, high] = shown_range(values);
@@ -123,7 +123,7 @@ TEST(ShownRange, LeavesFarValuesOutAndIsNeverEmpty) {
     EXPECT_LT(a, b);
 }
 
-TEST(SvgOf, TicksAreShortAndThoseOfStepsAreWhole) {
+TEST(SvgOf, TickLabelsAreShortAndStepTicksAreIntegers) {
   const auto has = [](const std::string& svg, const std::string& tick) {
     EXPECT_NE(svg.find(">" + tick + "</text>"), std::string::npos) << tick;
   };
@@ -136,10 +136,10 @@ TEST(SvgOf, TicksAreShortAndThoseOfStepsAreWhole) {
                                      .steps = {{.step = 1, .loss = 123456, .grad_norm = 1, .lr = 0},
                                                {.step = 3, .loss = 123458, .grad_norm = 2, .lr = 0}}}});
   for (const char* tick : {"1", "2", "3", "123457.5"}) has(small, tick);
-  EXPECT_EQ(small.find(">1.5</text>"), small.rfind(">1.5</text>"));  // of the gradient norm alone
+  EXPECT_EQ(small.find(">1.5</text>"), small.rfind(">1.5</text>"));  // only the axis of the gradient norm has it
 }
 
-TEST(SvgOf, HasAPointForEachStepAndEachHeldOutLoss) {
+TEST(SvgOf, HasAPointForEachStepAndEachValidationLoss) {
   PlottedRun run{.name = "a<b>&\"\x01\xff.jsonl"};
   for (std::int64_t i = 1; i <= 30; ++i)
     run.steps.push_back({.step = i, .loss = 5.0 / static_cast<double>(i), .grad_norm = 1, .lr = 0.1});

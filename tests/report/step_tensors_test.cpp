@@ -18,12 +18,12 @@ using Kind = StepDigest::Kind;
 const StepShapes shapes = {.units = {"embedding", "block 0", "head"},
                            .parameters = {{{.name = "e", .shape = {4, 2}}},
                                           {{.name = "w", .shape = {2, 2}}, {.name = "b", .shape = {2}}},
-                                          {}},  // those of the head are frozen, or the embedding's
+                                          {}},  // parameters of the head are frozen or shared with the embedding
                            .uses = {{0}, {1}, {0, 2}},
                            .pieces = 3,
                            .stream = {4, 2}};
 
-/// Writes all that is wanted: each element is its index, plus `more`.
+/// Writes all selected tensors: the value of each element is its index plus `more`.
 void write(const std::filesystem::path& folder, const TensorChoice& choice, const StepShapes& of, float more = 0) {
   StepTensors tensors(folder, choice, of), other_rank(folder, choice, of);
   tensors.create();
@@ -41,7 +41,7 @@ void write(const std::filesystem::path& folder, const TensorChoice& choice, cons
     other_rank.write_parameter(kind, "w", 2, part.subspan(2, 2));
     other_rank.write_parameter(kind, "b", 0, part.first(2));
     tensors.write_parameter(kind, "e", 0, part);
-    tensors.write_parameter(kind, "h", 0, part.first(2));  // frozen: it is not wanted
+    tensors.write_parameter(kind, "h", 0, part.first(2));  // frozen, so it is not selected
   }
   tensors.finish();
   other_rank.finish();
@@ -64,14 +64,14 @@ TEST(StepTensors, AreComparedElementByElement) {
   for (const StepDigest& there : {place(Kind::backward, 2, "head"), place(Kind::backward, 0, "block 0"),
                                   place(Kind::gradient, -1, "block 0"), place(Kind::weights, -1, "embedding")})
     EXPECT_TRUE(largest(there).has_value()) << there.name;
-  // No stream comes behind the head, nor before the first unit; what is frozen has no gradient.
+  // There is no stream after the head or before the first unit; frozen parameters have no gradient.
   for (const StepDigest& absent : {place(Kind::forward, 0, "head"), place(Kind::backward, 0, "embedding"),
                                    place(Kind::forward, 3, "block 0"), place(Kind::gradient, -1, "head")})
     EXPECT_FALSE(largest(absent).has_value()) << absent.name;
   EXPECT_FALSE(largest_difference(folder.path() / "a", folder.path() / "a", place(Kind::forward, 0, "block 0")));
 }
 
-TEST(StepTensors, OfAUnitNameTheParameterAndThePlace) {
+TEST(StepTensors, DifferencesReportTheParameterAndTheElement) {
   const test::TemporaryFolder folder;
   for (const char* name : {"a", "b"}) {
     StepTensors tensors(folder.path() / name, {.unit = "block 0"}, shapes);
@@ -91,7 +91,7 @@ TEST(StepTensors, OfAUnitNameTheParameterAndThePlace) {
   EXPECT_EQ(largest(Kind::weights), "the largest difference is 2, at [0] of weights of b: 7 and 9");
 }
 
-TEST(StepTensors, AreThoseThatWereChosen) {
+TEST(StepTensors, IncludeOnlyTheSelectedUnitAndPiece) {
   const test::TemporaryFolder folder;
   const StepTensors all(folder.path() / "all", {}, shapes);
   EXPECT_TRUE(all.wants(Kind::forward, 0, 2) && all.wants(Kind::backward, 2, 0));
@@ -100,7 +100,7 @@ TEST(StepTensors, AreThoseThatWereChosen) {
   EXPECT_TRUE(some.wants(Kind::forward, 1, 1) && some.wants(Kind::backward, 1, 1));
   EXPECT_FALSE(some.wants(Kind::forward, 1, 0) || some.wants(Kind::forward, 0, 1));
   EXPECT_LT(some.bytes(), all.bytes());
-  write(folder.path() / "some", {.unit = "head", .piece = 1}, shapes);  // a unit that uses the embedding's
+  write(folder.path() / "some", {.unit = "head", .piece = 1}, shapes);  // this unit uses a parameter of the embedding
   const checkpoint::SafetensorsFile file(folder.path() / "some" / "parameters.safetensors");
   EXPECT_NE(file.find("gradient of e"), nullptr);
   EXPECT_EQ(file.tensors().size(), 2u);
@@ -108,7 +108,7 @@ TEST(StepTensors, AreThoseThatWereChosen) {
   EXPECT_FALSE(std::filesystem::exists(folder.path() / "some" / "piece-00000.safetensors"));
 }
 
-TEST(StepTensors, RefuseWhatAStepDoesNotHave) {
+TEST(StepTensors, RefuseUnitsAndPiecesThatAStepDoesNotHave) {
   const test::TemporaryFolder folder;
   EXPECT_INPUT_ERROR(
       StepTensors(folder.path() / "a", {.unit = "block 1"}, shapes),
@@ -120,7 +120,7 @@ TEST(StepTensors, RefuseWhatAStepDoesNotHave) {
   EXPECT_INPUT_ERROR(tensors.create(), "a: is not empty; give a new folder");
 }
 
-TEST(StepTensors, OfAStepThatFailedAreRemoved) {
+TEST(StepTensors, FilesOfAFailedStepAreRemoved) {
   const test::TemporaryFolder folder;
   const std::vector<float> values(8);
   std::filesystem::create_directory(folder.path() / "there");
@@ -141,7 +141,7 @@ TEST(StepTensors, OfAStepThatFailedAreRemoved) {
   EXPECT_TRUE(std::filesystem::exists(folder.path() / "full" / "mine"));
 }
 
-TEST(StepTensors, OfOtherShapesAreRefused) {
+TEST(StepTensors, DifferentShapesAreRefused) {
   const test::TemporaryFolder folder;
   StepShapes other = shapes;
   other.stream = {2, 4};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The literal bytes of records and messages are what the Python package tensorboard writes and serializes.
+// The literal bytes of records and messages were written and serialized by the Python package tensorboard.
 #include <tessera/trainer/report/tensorboard.hpp>
 
 #include <gtest/gtest.h>
@@ -91,7 +91,7 @@ std::uint64_t masked(std::string_view bytes) {
   return static_cast<std::uint32_t>((crc >> 15 | crc << 17) + 0xa282ead8u);
 }
 
-/// The whole records of a file; a part of one at its end is left out, as readers do.
+/// The complete records of a file; like other readers, this ignores an incomplete record at the end.
 std::vector<Event> events_in(std::string_view bytes) {
   std::vector<Event> events;
   while (bytes.size() >= 12) {
@@ -112,14 +112,14 @@ std::vector<std::filesystem::path> files_in(const std::filesystem::path& directo
   return files;
 }
 
-TEST(TextEvent, IsWhatThePluginOfTextsReads) {
+TEST(TextEvent, HasTheFormatOfTensorBoardsTextPlugin) {
   EXPECT_EQ(text_event(1.5, 7, "t", "    a"),
             "\x09\x00\x00\x00\x00\x00\x00\xf8\x3f\x10\x07\x2a\x20\x0a\x1e\x0a\x01\x74\x42\x0f\x08\x07\x12\x04\x12\x02"
             "\x08\x01\x42\x05\x20\x20\x20\x20\x61\x4a\x08\x0a\x06\x0a\x04\x74\x65\x78\x74"s);
 }
 
-TEST(TfRecord, IsLengthChecksumMessageChecksum) {
-  // As TensorBoard's RecordWriter writes it.
+TEST(TfRecord, ConsistsOfLengthChecksumMessageChecksum) {
+  // These bytes were written by TensorBoard's RecordWriter.
   EXPECT_EQ(tf_record(""), "\0\0\0\0\0\0\0\0\x29\x03\x98\x07\xd8\xea\x82\xa2"s);
   const std::string record = tf_record("123456789");
   EXPECT_EQ(record.size(), 8 + 4 + 9 + 4u);
@@ -134,7 +134,7 @@ TEST(TensorBoardEvent, IsAProtobufMessage) {
             "\x09\0\0\0\0\0\0\xf0\x3f\x10\x02\x2a\x0b\x0a\x09\x0a\x02lr\x15\0\0\0\x3f"s);
 }
 
-TEST(TensorBoard, BeginsWithItsVersionAndTheFirstStepThenAppendsEachRecordAtOnce) {
+TEST(TensorBoard, WritesVersionAndFirstStepThenFlushesEachRecord) {
   const test::TemporaryFolder folder;
   TensorBoard board(folder.path() / "runs" / "one");
   const std::filesystem::path file = files_in(folder.path() / "runs" / "one").at(0);
@@ -178,7 +178,7 @@ TEST(TensorBoard, BeginsWithItsVersionAndTheFirstStepThenAppendsEachRecordAtOnce
   EXPECT_EQ(events[3].scalars, (std::map<std::string, float, std::less<>>{{"validation_metrics/loss", 1.5f}}));
 }
 
-TEST(TensorBoard, WhatIsNotKnownHasNoTag) {
+TEST(TensorBoard, UnknownValuesHaveNoTag) {
   const test::TemporaryFolder folder;
   TensorBoard board(folder.path());
   board.write(StepRecord{.step = 1});
@@ -188,7 +188,7 @@ TEST(TensorBoard, WhatIsNotKnownHasNoTag) {
   EXPECT_FALSE(events[1].scalars.contains("loss_scale"));
 }
 
-TEST(TensorBoard, EachStartHasAFileThatStandsBehindTheOthersAndLeavesThemAsTheyAre) {
+TEST(TensorBoard, EachStartWritesANewFileThatSortsLast) {
   const test::TemporaryFolder folder;
   const auto ahead = folder.write("events.out.tfevents.9000000000.host.1", tf_record(version_event(1)) + "part");
   TensorBoard(folder.path()).write(StartRecord{.first_step = 3});
@@ -201,7 +201,7 @@ TEST(TensorBoard, EachStartHasAFileThatStandsBehindTheOthersAndLeavesThemAsTheyA
   EXPECT_EQ(events_in(test::content_of(files[2])).at(1).step, 5);
 }
 
-TEST(TensorBoard, WithoutADirectoryWritesNothingAndAnUnwritableOneIsAnInputError) {
+TEST(TensorBoard, WithoutAFolderWritesNothingAndAnUnwritableOneIsAnError) {
   TensorBoard none;
   none.write(StartRecord());
   none.write(StepRecord());
@@ -213,7 +213,7 @@ TEST(TensorBoard, WithoutADirectoryWritesNothingAndAnUnwritableOneIsAnInputError
   EXPECT_INPUT_ERROR(TensorBoard{file}, "file: cannot be written: ");
 }
 
-TEST(TensorBoard, AFullDiskIsAnInputErrorAndWholeRecordsStay) {
+TEST(TensorBoard, AFullDiskIsAnInputErrorAndCompleteRecordsRemain) {
   const test::TemporaryFolder folder;
   TensorBoard board(folder.path());
   board.write(StepRecord{.step = 1});

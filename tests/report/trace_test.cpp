@@ -17,7 +17,7 @@ namespace {
 
 using nlohmann::json;
 
-TEST(TraceJson, IsChromesFormat) {
+TEST(TraceJson, HasTheChromeTraceFormat) {
   const json trace = json::parse(trace_json({{.name = "gather \"1\"",
                                               .category = "comm",
                                               .begin_microseconds = 10.5,
@@ -45,7 +45,7 @@ TEST(TraceJson, ShowsMemoryAsACounter) {
   EXPECT_EQ(events[1].at("args").at("activations"), 30) << "those in use, not those that there is memory for";
 }
 
-TEST(TraceJson, NamesTheLanesThatEventsUse) {
+TEST(TraceJson, WritesNamesOfUsedLanesOnly) {
   const json trace = json::parse(trace_json({{.name = "forward 0", .rank = 1, .lane = 0}, {.name = "late", .lane = 7}},
                                             {"compute", "communication"}));
   std::vector<json> lanes;
@@ -71,7 +71,7 @@ TEST(Trace, CollectsFromAllThreads) {
       << "a name of each rank and of its lane";
 }
 
-TEST(Trace, TakesItsNameWhenItIsWhole) {
+TEST(Trace, IsRenamedIntoPlaceWhenComplete) {
   const test::TemporaryFolder folder;
   const auto path = folder.write("t.json", "an earlier trace");
   const auto names = [&] {
@@ -84,7 +84,7 @@ TEST(Trace, TakesItsNameWhenItIsWhole) {
   trace.add({.name = "x"});
   EXPECT_EQ(test::content_of(path), "an earlier trace");
   EXPECT_EQ(names(), std::vector<std::string>{"t.json"});
-  std::filesystem::create_directory(folder.path() / "t.json.part");  // where nobody can write the whole one
+  std::filesystem::create_directory(folder.path() / "t.json.part");  // obstructs the temporary file
   EXPECT_INPUT_ERROR(trace.write(), "--trace " + (folder.path() / "t.json.part").string() + ": cannot be created");
   EXPECT_EQ(test::content_of(path), "an earlier trace");
   std::filesystem::remove(folder.path() / "t.json.part");
@@ -93,7 +93,7 @@ TEST(Trace, TakesItsNameWhenItIsWhole) {
   EXPECT_EQ(names(), std::vector<std::string>{"t.json"});
 }
 
-TEST(Trace, FollowsALinkAndWritesIntoADeviceAsItIs) {
+TEST(Trace, FollowsSymbolicLinksAndWritesDirectlyToDevices) {
   const test::TemporaryFolder folder;
   const auto path = folder.write("t.json", "");
   std::filesystem::create_symlink("t.json", folder.path() / "link");
@@ -104,7 +104,7 @@ TEST(Trace, FollowsALinkAndWritesIntoADeviceAsItIs) {
   EXPECT_TRUE(std::filesystem::is_character_file("/dev/null"));
 }
 
-TEST(Trace, IsOffWithoutAPathAndAnUnwritableOneIsAnInputError) {
+TEST(Trace, IsOffWithoutAPathAndAnUnwritablePathIsAnInputError) {
   Trace off;
   EXPECT_FALSE(off.on());
   off.add({});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// RunTimeAny is each of its strategies: what it does, and what it takes, is what the types do that have the strategy's
-// placements. RunTimeHybridFull is such a type itself.
+// RunTimeAny behaves like each strategy that it contains: results and memory equal those of the compile-time types with
+// the strategy's placements. RunTimeHybridFull is such a type itself.
 #include <cstdlib>
 #include <string>
 #include <string_view>
@@ -25,8 +25,8 @@ bool sweeps_whole() {
   return sweep != nullptr && std::string_view(sweep) == "whole";
 }
 
-/// Every kind, with 4 pieces where it has some and with each size of groups from 1 to the ranks. Whether the size
-/// divides the ranks is up to the mesh.
+/// Every kind of strategy, with 4 pieces if it supports pieces and with every group size from 1 to the number of ranks.
+/// The mesh refuses sizes that do not divide the ranks.
 std::vector<std::string> strategies_on(int ranks) {
   std::vector<std::string> texts;
   each_kind<RunTimeAny>([&](const RunTimeAny& kind) {
@@ -56,7 +56,7 @@ std::vector<std::string> strategies_on(int ranks) {
 
 struct Outcome {
   RunResults results;
-  std::string refusal;  ///< empty: it ran
+  std::string refusal;  ///< empty if the run was accepted
 };
 
 Outcome outcome_of(const std::string& stack, int ranks) {
@@ -82,7 +82,7 @@ void expect_alike(const RunResults& found, const RunResults& expected) {
   EXPECT_EQ(found.traffic, expected.traffic);
 }
 
-TEST(AnyStrategy, DoesWhatTheTypeOfItsPlacementsDoes) {
+TEST(AnyStrategy, BehavesLikeTheCompileTimeStrategyWithItsPlacements) {
   for (const int ranks : sweeps_whole() ? std::vector{1, 2, 3, 4} : std::vector{4})
     for (const std::string& strategy : strategies_on(ranks))
       for (const std::string_view layout : layouts) {
@@ -96,7 +96,7 @@ TEST(AnyStrategy, DoesWhatTheTypeOfItsPlacementsDoes) {
       }
 }
 
-TEST(AnyStrategy, HasTheSameBitsWithItsOptimizerInHostMemory) {
+TEST(AnyStrategy, IsBitIdenticalWithTheOptimizerInHostMemory) {
   for (const int ranks : sweeps_whole() ? std::vector{1, 2, 3, 4} : std::vector{2})
     for (const std::string& strategy : strategies_on(ranks)) {
       SCOPED_TRACE(message(strategy, ", ", ranks, " ranks"));

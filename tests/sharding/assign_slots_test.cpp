@@ -20,7 +20,7 @@ namespace {
 using namespace test;
 using Elements = std::vector<std::int64_t>;
 
-/// Of groups that take slots of so many elements.
+/// A problem whose groups need slots of the given numbers of elements.
 template <class Strategy>
 Problem problem_with(const Strategy& strategy, const Elements& elements, std::vector<UnitUse> units, int micro_batches,
                      bool overlap = false) {
@@ -35,7 +35,7 @@ SlotSizes sizes_of(const Strategy& strategy, const Problem& problem) {
   return slot_sizes(assign_slots(make_schedule(strategy.rules(), problem), problem), problem);
 }
 
-TEST(Place, OpensAGradientBeforeItIsWrittenAndClosesItBeforeTheNext) {
+TEST(Place, OpensAGradientBeforeItsWriteAndClosesItBeforeTheNext) {
   const Problem problem = problem_with(FullyShard<>{}, {100, 10, 20, 10, 200}, three_blocks(), 1);
   EXPECT_EQ(text_of(assign_slots(make_schedule(FullyShard<>{}.rules(), problem), problem)),
             "gather 0@0 gather 1@1 forward 0 release 0@0 "
@@ -49,8 +49,8 @@ TEST(Place, OpensAGradientBeforeItIsWrittenAndClosesItBeforeTheNext) {
             "close-gradient 1@0 open-gradient 0@0 backward 0 reduce 0 close-gradient 0@0");
 }
 
-/// A reduction runs beside the next computation, and is over when the one after that begins.
-TEST(Place, ClosesAGradientOneComputationLaterWhereReductionsRunBesideComputation) {
+/// A reduction overlaps with the next computation and is complete when the computation after that begins.
+TEST(Place, OverlappedReductionsCloseGradientsOneComputationLater) {
   const Problem problem = problem_with(FullyShard<>{}, {100, 10, 20, 10, 200}, three_blocks(), 1, true);
   EXPECT_EQ(text_of(assign_slots(make_schedule(FullyShard<>{}.rules(), problem), problem)),
             "gather 0@0 gather 1@1 forward 0 release 0@0 "
@@ -64,7 +64,7 @@ TEST(Place, ClosesAGradientOneComputationLaterWhereReductionsRunBesideComputatio
             "close-gradient 2@0 open-gradient 0@0 backward 0 reduce 0 close-gradient 1@1 close-gradient 0@0");
 }
 
-TEST(Place, TwoSlotsForWeightsAndOneForGradientsWhereWeightsAreResharded) {
+TEST(Place, ReshardingNeedsTwoWeightSlotsAndOneGradientSlot) {
   const Elements elements{100, 10, 20, 10, 200};
   EXPECT_EQ(sizes_of(FullyShard<>{}, problem_with(FullyShard<>{}, elements, three_blocks(), 1)),
             (SlotSizes{.weights = {200, 10}, .gradients = {200}}));
@@ -76,17 +76,17 @@ TEST(Place, TwoSlotsForWeightsAndOneForGradientsWhereWeightsAreResharded) {
   }
 }
 
-TEST(Place, TwoSlotsForGradientsWhereReductionsRunBesideComputation) {
+TEST(Place, OverlappedReductionsNeedTwoGradientSlots) {
   const auto sizes = [](int micro_batches) {
     return sizes_of(FullyShard<>{},
                     problem_with(FullyShard<>{}, {100, 10, 20, 10, 200}, three_blocks(), micro_batches, true))
         .gradients;
   };
   EXPECT_EQ(sizes(1), (Elements{200, 10}));
-  EXPECT_EQ(sizes(3), (Elements{200, 200}));  // the head's follows the embedding's
+  EXPECT_EQ(sizes(3), (Elements{200, 200}));  // the slot of the head is reused after the embedding
 }
 
-TEST(Place, ATiedTableWaitsForItsOwnReductionBeforeItIsWrittenAgain) {
+TEST(Place, ATiedTableIsWrittenAgainOnlyAfterItsReduction) {
   const Problem problem = problem_with(FullyShard<>{}, {0, 10, 10, 10, 1, 100}, three_blocks_tied(), 2, true);
   const std::string text = text_of(assign_slots(make_schedule(FullyShard<>{}.rules(), problem), problem));
   const auto reduced = text.find(" reduce 5 "), closed = text.find(" close-gradient 5@", reduced),
@@ -96,23 +96,23 @@ TEST(Place, ATiedTableWaitsForItsOwnReductionBeforeItIsWrittenAgain) {
   EXPECT_LT(opened, written) << text;
 }
 
-TEST(Place, ATiedTableKeepsASlotOfItsOwn) {
+TEST(Place, ATiedTableHasADedicatedSlot) {
   EXPECT_EQ(sizes_of(Zero3{}, problem_with(Zero3{}, {0, 10, 10, 10, 1, 100}, three_blocks_tied(), 1)),
             (SlotSizes{.weights = {100, 10, 10}, .gradients = {10, 100}}));
 }
 
-TEST(Place, WithoutReshardingAllBlocksAreHeldAtOnce) {
+TEST(Place, WithoutReshardingAllBlocksHaveSlotsAtOnce) {
   using Kept = FullyShard<ReshardAfterForward::no>;
   EXPECT_EQ(sizes_of(Kept{}, problem_with(Kept{}, {100, 10, 20, 30, 200}, three_blocks(), 1)).weights,
             (Elements{100, 10, 30, 200}));
 }
 
-TEST(Place, GroupsWhoseBuffersAtRestServeTakeNoSlot) {
+TEST(Place, GroupsUsedInPlaceAtRestNeedNoSlot) {
   EXPECT_EQ(sizes_of(Replicated{}, problem_with(Replicated{}, {}, three_blocks(), 2)), SlotSizes{});
   EXPECT_EQ(sizes_of(FullyShard<>{}, problem_with(FullyShard<>{}, {}, three_blocks(), 2, true)), SlotSizes{});
 }
 
-TEST(Place, LeavesNumbersAndGradientTasksThatTheListHasAndGivesNobodyElseTheirSlots) {
+TEST(Place, KeepsUserAssignedSlotsExclusive) {
   Problem problem = problem_with(FullyShard<>{}, {8, 8, 8}, {{.groups = {0, 1}}, {.groups = {2}}}, 1);
   problem.pass = Pass::evaluate;
   const Schedule list = {{.action = Action::gather, .index = 0},  {.action = Action::gather, .index = 1, .slot = 0},
@@ -127,12 +127,12 @@ TEST(Place, LeavesNumbersAndGradientTasksThatTheListHasAndGivesNobodyElseTheirSl
   EXPECT_EQ(assign_slots(placed, training), placed);
 }
 
-TEST(Place, SlotsThatServeSeveralListsAreAsLargeAsTheLargest) {
+TEST(Place, SlotsSharedBySeveralSchedulesHaveTheLargestSize) {
   EXPECT_EQ(largest({.weights = {5, 1}, .gradients = {}}, {.weights = {2, 3, 4}, .gradients = {7}}),
             (SlotSizes{.weights = {5, 3, 4}, .gradients = {7}}));
 }
 
-/// Computations and moves of inputs alone, for blocks 1 to 3 of which some are offloaded.
+/// Lists only computations and input moves, for blocks 1 to 3, of which some are offloaded.
 std::string input_moves(const Schedule& schedule) {
   Schedule list = schedule;
   std::erase_if(list, [](const Task& task) { return !works_on_unit(task.action); });
@@ -144,7 +144,7 @@ Problem offloading(std::vector<int> units, int micro_batches = 1, Pass pass = Pa
   return problem;
 }
 
-TEST(Place, SendsAnInputOnceItIsMadeAndFetchesItOnceABufferIsFree) {
+TEST(Place, OffloadsInputsAfterTheyAreMadeAndFetchesWhenABufferIsFree) {
   const auto moves = [](const Problem& problem) {
     return input_moves(assign_slots(make_schedule(FullyShard<>{}.rules(), problem), problem));
   };
@@ -162,7 +162,7 @@ TEST(Place, SendsAnInputOnceItIsMadeAndFetchesItOnceABufferIsFree) {
   EXPECT_EQ(moves(offloading({1, 2}, 1, Pass::evaluate)), "forward 0 forward 1 forward 2 forward 3 loss 4");
 }
 
-TEST(Place, KeepsTheMovesOfAListThatHasSome) {
+TEST(Place, KeepsExistingInputMovesOfASchedule) {
   const Problem problem = offloading({2});
   Schedule list = make_schedule(FullyShard<>{}.rules(), problem);
   const auto before = [&](Action action, int index, const Task& added) {

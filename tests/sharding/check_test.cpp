@@ -26,13 +26,13 @@ using fsdp::test::expect_parts;
 const Names names{.units = {"embedding", "block 0", "block 1", "block 2", "head"},
                   .groups = {"embedding", "block 0", "block 1", "block 2", "head"}};
 
-/// What check says of a list, without the tasks around the one that is wrong; nothing where it accepts it.
+/// The error message of check for a schedule, without the surrounding tasks; empty if it is accepted.
 std::string verdict(const Schedule& schedule, const Problem& problem) {
   const std::string text = fsdp::test::error_of<InputError>([&] { check(schedule, problem, names); });
   return text.substr(0, text.find(" ["));
 }
 
-/// Lists to spoil: FullyShard's, over three blocks, and its placed form.
+/// A schedule to corrupt: that of FullyShard over three blocks, with or without assigned slots.
 class Spoiled {
  public:
   explicit Spoiled(int micro_batches = 1, bool placed = false)
@@ -41,7 +41,7 @@ class Spoiled {
     list_ = make_schedule(FullyShard<>{}.rules(), problem_);
     if (placed) list_ = assign_slots(list_, problem_);
   }
-  /// The number of the n-th such task.
+  /// The position of the n-th such task.
   std::ptrdiff_t at(Action action, int index, int n = 0) const {
     for (const auto& [i, task] : ranges::views::enumerate(list_))
       if (task.action == action && task.index == index && n-- == 0) return static_cast<std::ptrdiff_t>(i);
@@ -69,13 +69,13 @@ class Spoiled {
   Schedule list_;
 };
 
-TEST(Check, AcceptsTheListItself) {
+TEST(Check, AcceptsTheUnmodifiedSchedule) {
   EXPECT_EQ(Spoiled().verdict(), "");
   EXPECT_EQ(Spoiled(3).verdict(), "");
   EXPECT_EQ(Spoiled(3, true).verdict(), "");
 }
 
-TEST(Check, RefusesWeightsThatAreNotThere) {
+TEST(Check, RefusesUseOfWeightsThatAreNotGathered) {
   EXPECT_EQ(Spoiled().without(Action::gather, 1).verdict(),
             "sharding: task 4, forward block 0: the weights of block 0 are not gathered; gather them before");
   EXPECT_EQ(Spoiled().without(Action::gather, 1, 1).verdict(),
@@ -88,7 +88,7 @@ TEST(Check, RefusesWeightsThatAreNotThere) {
             "after it, or gather them again before it");
 }
 
-TEST(Check, RefusesWeightsThatAreThereTwiceOrForEver) {
+TEST(Check, RefusesWeightsThatAreGatheredTwiceOrNeverReleased) {
   Spoiled twice;
   twice.insert(2, {.action = Action::gather, .index = 0});
   EXPECT_EQ(twice.verdict(),
@@ -143,7 +143,7 @@ TEST(Check, RefusesGradientsThatAreReducedTwiceOrNever) {
   EXPECT_EQ(Spoiled(2).without(Action::reduce, 3, 0).verdict(), "") << "partial sums are kept and reduced later";
 }
 
-/// In place the sum over ranks stands where the next micro-batch would add.
+/// An in-place reduction leaves the sum over ranks where the next micro-batch would accumulate.
 TEST(Check, RefusesToAddToAGradientThatIsSummedInPlace) {
   Problem problem = problem_for(Replicated{}, three_blocks(), 2);
   Schedule list = make_schedule(Replicated{}.rules(), problem);
@@ -154,7 +154,7 @@ TEST(Check, RefusesToAddToAGradientThatIsSummedInPlace) {
             "once, after its last write");
 }
 
-TEST(Check, RefusesAGradientThatCrossesTooEarlyTwiceOrNever) {
+TEST(Check, RefusesCrossGroupReductionsTooEarlyTwiceOrNever) {
   const HybridShard<FullyShard<>> hybrid{.group = 2};
   const Problem problem = problem_for(hybrid, three_blocks(), 2);
   const Schedule list = make_schedule(hybrid.rules(), problem);
@@ -174,7 +174,7 @@ TEST(Check, RefusesAGradientThatCrossesTooEarlyTwiceOrNever) {
   expect_parts(verdict(list, problem_for(FullyShard<>{}, three_blocks(), 2)), {"crosses no outer axis"});
 }
 
-TEST(Check, RefusesShardsThatAreNotGatheredAcross) {
+TEST(Check, RefusesShardsThatAreNotGatheredAcrossGroups) {
   const HybridShard<FullyShard<>, OptimizerAcross::sharded> full{.group = 2};
   const Problem problem = problem_for(full, three_blocks(), 1);
   Schedule list = make_schedule(full.rules(), problem);
@@ -184,7 +184,7 @@ TEST(Check, RefusesShardsThatAreNotGatheredAcross) {
             "sharding: task 0, gather embedding: the shards of embedding were not gathered across before");
 }
 
-TEST(Check, RefusesToGatherFromPartsThatNobodyKept) {
+TEST(Check, RefusesToGatherFromPartsThatNoRankKept) {
   const FullyShard<ReshardAfterForward::to_group> strategy{.group = 2};
   Problem problem = problem_for(strategy, three_blocks(), 1);
   Schedule list = make_schedule(strategy.rules(), problem);
@@ -194,14 +194,14 @@ TEST(Check, RefusesToGatherFromPartsThatNobodyKept) {
             "sharding: task 6, keep block 0: no ranks keep weights together under this strategy on this mesh");
   problem.axes.keep = 2;
   Schedule early = list;
-  std::iter_swap(early.begin() + 5, early.begin() + 6);  // keep block 0 before its forward
+  std::iter_swap(early.begin() + 5, early.begin() + 6);  // moves the keep task of block 0 before its forward
   EXPECT_EQ(verdict(early, problem),
             "sharding: task 5, keep block 0: no computation used its weights since they were gathered");
   std::erase(list, Task{.action = Action::keep, .index = 1});
   expect_parts(verdict(list, problem), {"gather-in-group block 0: no rank kept a part of its weights before"});
 }
 
-TEST(Check, RefusesASlotWithTwoHolders) {
+TEST(Check, RefusesASlotThatTwoGroupsUseAtOnce) {
   Spoiled weights(1, true);
   weights.task(Action::gather, 1).slot = 0;
   EXPECT_EQ(weights.verdict(), "sharding: task 1, gather block 0: slot 0 is held by embedding since task 0");
@@ -217,7 +217,7 @@ TEST(Check, RefusesASlotWithTwoHolders) {
   expect_parts(number.verdict(), {"slot 1000000 is no number of a slot"});
 }
 
-TEST(Check, RefusesGradientsThatAreWrittenOrReducedOutsideTheirSlot) {
+TEST(Check, RefusesGradientsWrittenOrReducedOutsideTheirSlot) {
   expect_parts(Spoiled(1, true).without(Action::open_gradient, 3).verdict(),
                {"backward block 2: the gradient of block 2 has no open slot"});
   Spoiled early(1, true);
@@ -230,7 +230,7 @@ TEST(Check, RefusesGradientsThatAreWrittenOrReducedOutsideTheirSlot) {
   EXPECT_NE(still.verdict(), "");
 }
 
-TEST(Check, RefusesNumbersOfNothing) {
+TEST(Check, RefusesOutOfRangeGroupAndUnitNumbers) {
   Spoiled group;
   group.task(Action::gather, 0).index = 5;
   EXPECT_EQ(group.verdict(), "sharding: task 0, gather group 5: there are 5 of these");
@@ -239,7 +239,7 @@ TEST(Check, RefusesNumbersOfNothing) {
   EXPECT_EQ(unit.verdict(), "sharding: task 2, forward unit -1: there are 5 of these");
 }
 
-TEST(Check, GeneratingKeepsWhatItGathered) {
+TEST(Check, GenerationMustKeepGatheredWeights) {
   Problem problem = problem_for(FullyShard<>{}, three_blocks(), 1, Pass::generate);
   const Schedule first = make_schedule(FullyShard<>{}.rules(), problem);
   EXPECT_EQ(verdict(first, problem), "");
@@ -254,12 +254,12 @@ TEST(Check, GeneratingKeepsWhatItGathered) {
             "sharding: task 0, gather embedding: its weights are still gathered from the pass before; leave this out");
 }
 
-/// Calls f(text, rules, problem) for the lists of all strategies over many problems.
+/// Calls f(text, rules, problem) for the schedules of all strategies over many problems.
 void for_each_list(const std::function<void(const std::string&, const Rules&, const Problem&)>& f) {
   const auto over_problems = [&](const auto& strategy, const std::string& name) {
     std::vector<std::vector<UnitUse>> models{three_blocks(), three_blocks_tied(), three_blocks(), three_blocks()};
-    models[2][1].groups = {1, 5};  // small tensors of block 1 stand apart
-    models[3][2].groups = {1};     // blocks 1 and 2 are one unit, 3 and the head another
+    models[2][1].groups = {1, 5};  // small tensors of block 1 are a separate group
+    models[3][2].groups = {1};     // blocks 1 and 2 share one group, block 3 and the head another
     models[3][3].groups = {2};
     models[3][4].groups = {2, 3};
     for (const auto& [model, units] : ranges::views::enumerate(models))
@@ -296,7 +296,7 @@ void for_each_list(const std::function<void(const std::string&, const Rules&, co
   over_problems(HybridShard<Zero2, OptimizerAcross::sharded>{.group = 2}, "full hybrid of zero2");
 }
 
-TEST(Check, AcceptsTheListsOfAllStrategies) {
+TEST(Check, AcceptsTheSchedulesOfAllStrategies) {
   int lists = 0;
   for_each_list([&](const std::string& text, const Rules& rules, const Problem& problem) {
     SCOPED_TRACE(text);
@@ -310,9 +310,9 @@ TEST(Check, AcceptsTheListsOfAllStrategies) {
   EXPECT_GT(lists, 3000);
 }
 
-/// Of a placed list no task can be spared, and none done twice: but a part of weights that did not change may be kept
-/// again, and kept once serves all micro-batches.
-TEST(Check, RefusesEveryPlacedListOfWhichATaskIsMissingOrDoneTwice) {
+/// No task of a schedule with slots may be missing or duplicated. Exception: `keep` tasks may be repeated, since the
+/// weights do not change, and are needed in the first micro-batch only.
+TEST(Check, RefusesSchedulesWithAMissingOrDuplicatedTask) {
   for_each_list([&](const std::string& text, const Rules& rules, const Problem& problem) {
     if (rules.prefetch_depth != 1 || (problem.pass == Pass::train && problem.micro_batches != 2)) return;
     const Schedule placed = assign_slots(make_schedule(rules, problem), problem);
@@ -332,7 +332,7 @@ TEST(Check, RefusesEveryPlacedListOfWhichATaskIsMissingOrDoneTwice) {
   });
 }
 
-TEST(Check, DigestsOfListsThatDifferInAnythingDiffer) {
+TEST(Check, DigestsDifferIfAnyFieldOfATaskDiffers) {
   const Schedule list = {{.action = Action::gather, .index = 1, .micro_batch = 2, .slot = 3}};
   Schedule other = list;
   EXPECT_EQ(digest_of(other), digest_of(list));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a step sends, as the communicator recorded it.
+// The collectives of a step as recorded by the communicator.
 #include <algorithm>
 #include <string>
 
@@ -10,7 +10,7 @@
 namespace fsdp::test {
 namespace {
 
-/// "all_gather 0, ..." by unit or shared group, in the order of their start.
+/// Lists collectives as "all_gather 0, ..." by unit or shared group, in the order in which they started.
 std::string list_of(const std::vector<comm::Record>& records) {
   std::string text;
   for (const comm::Record& record : records) {
@@ -37,7 +37,7 @@ constexpr auto collectives_of_three_blocks =
     "all_gather 0, all_gather 1, all_gather 2, all_gather 3, all_gather 4, "
     "reduce_scatter 4, all_gather 2, reduce_scatter 3, all_gather 1, reduce_scatter 2, reduce_scatter 1";
 
-TEST(Collectives, OfAStepOfThreeBlocksAreTheHandWrittenList) {
+TEST(Collectives, OfAStepOfThreeBlocksMatchTheHandWrittenList) {
   const std::string once = std::string(collectives_of_three_blocks) + ", reduce_scatter 0";
   for (const auto strategy : {"fsdp2", "zero3"}) {
     EXPECT_EQ(list_of(one_step(strategy, uneven_options(2)).records), once) << strategy;
@@ -50,7 +50,7 @@ TEST(Collectives, OfAStepOfThreeBlocksAreTheHandWrittenList) {
               "all_reduce 4, all_reduce 3, all_reduce 2, all_reduce 1, all_reduce 0");
 }
 
-TEST(Collectives, GathersAndReductionsHaveTheBytesOfTheirTensors) {
+TEST(Collectives, GathersAndReductionsSendTheBytesOfTheirTensors) {
   const RunResults results = one_step("fsdp2", uneven_options(2));
   ASSERT_EQ(results.records.size(), 12u);
   EXPECT_EQ(results.records[0].bytes, 37 * 19 * 4);
@@ -74,15 +74,16 @@ TEST(Collectives, AnUntiedEmbeddingIsNeverGatheredInBackward) {
     }
 }
 
-TEST(Collectives, ATiedTableIsGatheredAndReducedOnceAMicroBatch) {
-  constexpr int table = 4;  // after the groups of three blocks and the head; the embedding has nothing of its own
+TEST(Collectives, ATiedTableIsGatheredAndReducedOncePerMicroBatch) {
+  constexpr int table = 4;  // after three blocks and the head; the embedding has no other group
   for (const int micro_batches : {1, 2}) {
     RunOptions options = uneven_options(2, micro_batches);
     options.config.tied = true;
     const auto records = one_step("fsdp2", options).records;
     EXPECT_EQ(count(records, comm::Op::all_gather, table), micro_batches);
     EXPECT_EQ(count(records, comm::Op::reduce_scatter, table), micro_batches);
-    EXPECT_EQ(std::ssize(records), (2 * 3 - 1 + 1 + 1 + 5) * micro_batches);  // blocks twice but one, head, table; sums
+    // gathers: blocks twice except the last, head, table; then 5 reductions
+    EXPECT_EQ(std::ssize(records), (2 * 3 - 1 + 1 + 1 + 5) * micro_batches);
   }
 }
 
@@ -96,7 +97,7 @@ TEST(Collectives, DoNotDependOnTheTileCount) {
   }
 }
 
-TEST(Collectives, RanksWithDifferentTileCountsRunTheSameList) {
+TEST(Collectives, RanksWithDifferentTileCountsRunTheSameCollectives) {
   RunOptions options = uneven_options(3);
   options.tiling = tiling::RunTimeTiling::tokens(5);
   options.batch = [](const Place& place) { return some_windows(static_cast<std::size_t>(1 + 2 * place.rank), 7, 37); };
@@ -105,7 +106,7 @@ TEST(Collectives, RanksWithDifferentTileCountsRunTheSameList) {
             std::string(collectives_of_three_blocks) + ", reduce_scatter 0");
 }
 
-TEST(Collectives, OneRankMovesNothing) {
+TEST(Collectives, OneRankSendsNothing) {
   for (const auto strategy : strategies) {
     const RunResults results = one_step(strategy, uneven_options(1));
     EXPECT_EQ(results.memory.front().copied_bytes, 0) << strategy;
@@ -113,7 +114,7 @@ TEST(Collectives, OneRankMovesNothing) {
   }
 }
 
-TEST(Collectives, GeneratingGathersEveryGroupOnceAndKeepsIt) {
+TEST(Collectives, GenerationGathersEveryGroupOnceAndKeepsIt) {
   for (const auto strategy : {"fsdp2", "zero3"}) {
     RunOptions options = uneven_options(2);
     options.logits_of = some_windows(3, 7, 37);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compares every strategy on a GPU, which the ranks share, with the CPU. It is a separate file because bench/gpu builds
-// the other tests of stacks without the stacks of the CPU.
+// Compares every strategy on a GPU that the ranks share with the CPU. This is a separate file because bench/gpu builds
+// the other stack tests without CPU stacks.
 #include <gtest/gtest.h>
 
 #include <support/small_llama.hpp>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a GPU's driver sees of a run is what the dry run said, workspaces included.
+// The GPU memory of a run, as reported by the driver, matches the dry run, including workspaces.
 #include <algorithm>
 #include <mutex>
 #include <numeric>
@@ -14,7 +14,7 @@ namespace {
 
 constexpr double mib = 1024.0 * 1024.0;
 
-/// Some 2 GB over two ranks, two steps.
+/// About 2 GB over two ranks, two steps.
 RunOptions two_gigabytes() {
   constexpr std::int64_t length = 512;
   return {.config = {.vocab_size = 8192,
@@ -32,10 +32,10 @@ RunOptions two_gigabytes() {
           .collects = false};
 }
 
-TEST(CudaMemory, GrowsByThePlanWithinTwoPercentAnd64MiB) {
+TEST(CudaMemory, MatchesThePlanWithinTwoPercentAnd64MiB) {
   FSDP_NEEDS_CUDA();
   RunOptions options = two_gigabytes();
-  run_cuda("fsdp2/bf16", options);  // kernels and libraries load what they keep when they are first used
+  run_cuda("fsdp2/bf16", options);  // warm-up: kernels and libraries allocate persistent memory on first use
   const std::int64_t before = device::Cuda::free_bytes();
   std::int64_t least = before;
   std::mutex mutex;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks that share a GPU: every strategy gives one rank's losses and weights, and two runs the same bits.
+// Ranks that share a GPU: every strategy matches the losses and weights of one rank, and two runs are bit-identical.
 #include <gtest/gtest.h>
 
 #include <support/small_llama.hpp>
@@ -8,7 +8,7 @@
 namespace fsdp::test {
 namespace {
 
-TEST(CudaRanks, AreRepeatedToTheBit) {
+TEST(CudaRanks, AreBitwiseReproducible) {
   FSDP_NEEDS_CUDA();
   for (const auto stack : {"fsdp2", "zero3", "hybrid:2:full", "fsdp2/bf16"}) {
     SCOPED_TRACE(stack);
@@ -21,10 +21,10 @@ TEST(CudaRanks, AreRepeatedToTheBit) {
   }
 }
 
-TEST(CudaRanks, FollowOneRankWithEveryStrategy) {
+TEST(CudaRanks, MatchOneRankWithEveryStrategy) {
   FSDP_NEEDS_CUDA();
   const RunResults alone = run_cuda("fsdp2", uneven_options(1));
-  EXPECT_LT(alone.losses.back(), 0.95 * alone.losses.front());  // else nothing was learnt, and nothing is shown
+  EXPECT_LT(alone.losses.back(), 0.95 * alone.losses.front());  // otherwise nothing was learned
   for (const int ranks : {2, 4})
     for (const auto stack : cuda_strategies) {
       SCOPED_TRACE(message(stack, ", ", ranks, " ranks"));
@@ -32,7 +32,7 @@ TEST(CudaRanks, FollowOneRankWithEveryStrategy) {
     }
 }
 
-TEST(CudaRanks, FollowOneRankWhileBlockInputsAreInHostMemory) {
+TEST(CudaRanks, MatchOneRankWithBlockInputsInHostMemory) {
   FSDP_NEEDS_CUDA();
   const RunResults alone = run_cuda("fsdp2", uneven_options(1));
   for (const auto stack : {"fsdp2", "zero3:persist=20", "hybrid:2:full"}) {
@@ -44,8 +44,8 @@ TEST(CudaRanks, FollowOneRankWhileBlockInputsAreInHostMemory) {
   }
 }
 
-/// As Parity.Bf16FollowsTheLossCurveOfFp32WithinOnePercent, on the host.
-TEST(CudaRanks, FollowFp32WithinOnePercentInBf16) {
+/// Corresponds to Parity.Bf16FollowsTheLossCurveOfFp32WithinOnePercent on the host.
+TEST(CudaRanks, InBf16MatchFp32WithinOnePercent) {
   FSDP_NEEDS_CUDA();
   const RunResults fp32 = run_cuda("fsdp2", uneven_options(2));
   const RunResults bf16 = run_cuda("fsdp2/bf16", uneven_options(2));

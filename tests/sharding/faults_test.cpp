@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rank that fails in any phase of a step ends the others at once, over Threads; mpi_faults_test.cpp is for processes.
+// Over Threads, a rank that fails in any phase of a step stops the others at once; mpi_faults_test.cpp tests processes.
 #include <chrono>
 #include <functional>
 #include <thread>
@@ -14,7 +14,7 @@
 namespace fsdp::test {
 namespace {
 
-/// Three steps and a checkpoint of three ranks, of which rank 1 fails when it reaches the phase.
+/// Three steps and a checkpoint on three ranks; rank 1 fails when it reaches the phase.
 RunOptions faulty(std::string_view phase, const TemporaryFolder& folder, std::function<void()> fail) {
   RunOptions options = with_steps(3, uneven_options(3));
   options.collects = false;
@@ -23,7 +23,7 @@ RunOptions faulty(std::string_view phase, const TemporaryFolder& folder, std::fu
   return options;
 }
 
-TEST(Faults, ARankThatThrowsInAnyPhaseEndsTheOthers) {
+TEST(Faults, ARankThatThrowsInAnyPhaseStopsTheOthers) {
   for (const std::string_view phase : phases) {
     SCOPED_TRACE(phase);
     const TemporaryFolder folder;
@@ -34,8 +34,8 @@ TEST(Faults, ARankThatThrowsInAnyPhaseEndsTheOthers) {
   }
 }
 
-/// A rank that sleeps is to its peers what a stopped process is. They do not wait until it wakes.
-TEST(Faults, ARankThatStopsInAnyPhaseIsNamedAtTheDeadline) {
+/// To its peers, a sleeping rank looks like a stopped process. They do not wait until it wakes.
+TEST(Faults, ARankThatHangsInAnyPhaseIsReportedAtTheDeadline) {
   for (const std::string_view phase : phases) {
     SCOPED_TRACE(phase);
     const TemporaryFolder folder;

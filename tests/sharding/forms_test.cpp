@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The five forms of a schedule for one small example, which docs/schedule_forms.md quotes.
+// The five forms of a schedule for one small example, quoted in docs/schedule_forms.md.
 #include <array>
 #include <cstddef>
 #include <string>
@@ -35,7 +35,8 @@ std::string text_of_tasks(const Schedule& list) {
   return text;
 }
 
-/// A line for each work: its queue, and the works of other queues that no work of its own queue before has waited for.
+/// One line for each operation: its queue, and the operations of other queues that it is the first in its queue to wait
+/// for.
 std::string text_of_works(const Schedule& placed, const Problem& problem) {
   constexpr std::array<const char*, Queues::queues> queues{"compute", "shard  ", "across", "keep", "sequence", "host"};
   std::array<std::vector<int>, Queues::queues> tasks;
@@ -56,7 +57,7 @@ std::string text_of_works(const Schedule& placed, const Problem& problem) {
   return text;
 }
 
-TEST(FormsOfASchedule, AreThoseOfThePage) {
+TEST(FormsOfASchedule, MatchTheDocumentedExample) {
   const Rules rules = FullyShard<>{}.rules();
   EXPECT_TRUE(rules.hold == Hold::use && rules.prefetch_depth == 1 && rules.reduce_every_micro_batch);
   const Problem problem = two_blocks();

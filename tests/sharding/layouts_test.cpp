@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layouts change where elements lie, and strategies that are chosen at run time change nothing.
+// Layouts change only the placement of elements; strategies that are chosen at run time change nothing.
 #include <algorithm>
 
 #include <gtest/gtest.h>
@@ -15,7 +15,8 @@ using Names = std::vector<std::string>;
 
 std::string owned(std::string_view strategy) { return std::string(strategy) + "/layout=owned/run-time"; }
 
-/// Values, collectives, and memory as it was planned on each rank. Norms are sums over pieces, and pieces differ.
+/// Expects equal values and collectives, and planned memory on each rank. Norms are not compared: they are sums over
+/// shards, and shards differ.
 void expect_same_step(const RunResults& found, const RunResults& expected) {
   expect_same_bits(found, expected);
   const auto collectives = [](const std::vector<comm::Record>& records) {
@@ -29,7 +30,7 @@ void expect_same_step(const RunResults& found, const RunResults& expected) {
   expect_planned_bytes(found);
 }
 
-TEST(Layouts, RowsFollowPerParameter) {
+TEST(Layouts, RowsMatchPerParameterApproximately) {
   for (const int ranks : sampled({1, 2, 3, 4}))
     for (const int micro_batches : sampled({1, 3})) {
       const RunResults rows = run("fsdp2/layout=rows/run-time", uneven_options(ranks, micro_batches));
@@ -39,7 +40,7 @@ TEST(Layouts, RowsFollowPerParameter) {
     }
 }
 
-TEST(Layouts, WholeTensorsGiveTheBitsOfCutOnes) {
+TEST(Layouts, WholeTensorsAreBitIdenticalToShardedTensors) {
   for (const auto& [strategy, ranks] :
        {std::pair("fsdp2", 1), std::pair("fsdp2", 2), std::pair("fsdp2:no-reshard", 3), std::pair("fsdp2:2", 4),
         std::pair("zero1", 3), std::pair("zero2", 2), std::pair("zero3", 4), std::pair("zero3:persist=20", 3),
@@ -52,9 +53,9 @@ TEST(Layouts, WholeTensorsGiveTheBitsOfCutOnes) {
   expect_same_step(run("fsdp2/owned", uneven_options(3)), run("fsdp2", uneven_options(3)));
 }
 
-/// Where no padding lies between weights that read the same input their matmuls are one, which gives other bits than
-/// two: sizes that leave no padding.
-TEST(Layouts, WholeTensorsGiveTheBitsOfCutOnesWhereMatmulsAreJoined) {
+/// Without padding between weights that read the same input, their matmuls are joined, which changes the last bits.
+/// These sizes leave no padding.
+TEST(Layouts, WholeTensorsAreBitIdenticalWithJoinedMatmuls) {
   for (const int ranks : {2, 3, 4}) {
     RunOptions options = uneven_options(ranks);
     options.config = {.vocab_size = 64,
@@ -70,8 +71,8 @@ TEST(Layouts, WholeTensorsGiveTheBitsOfCutOnesWhereMatmulsAreJoined) {
   }
 }
 
-/// 12 tensors of a model of one block, one of which is tied, on 16 ranks.
-TEST(Layouts, ARankMayOwnNothing) {
+/// A model of one block has 12 tensors, one of them tied, on 16 ranks.
+TEST(Layouts, ARankMayOwnNoTensor) {
   RunOptions options = uneven_options(16);
   options.config = uneven_llama(1);
   options.config.tied = true;
@@ -84,7 +85,7 @@ TEST(Layouts, ARankMayOwnNothing) {
   EXPECT_TRUE(std::ranges::any_of(found.memory, [](const Memory& memory) { return memory.used[weights] == 0; }));
 }
 
-TEST(Layouts, FrozenReplicatedAndMergedUnitsWorkWithWholeTensors) {
+TEST(Layouts, WholeTensorsWorkWithFrozenReplicatedAndMergedUnits) {
   RunOptions options = uneven_options(3, 2);
   options.units = {.blocks_per_unit = 2, .recompute = true, .replicated = {"*norm*"}, .frozen = {"*up_proj*"}};
   options.evaluated = some_windows(2, 7, 37);
@@ -96,7 +97,7 @@ TEST(Layouts, FrozenReplicatedAndMergedUnitsWorkWithWholeTensors) {
   EXPECT_EQ(found.logits, expected.logits);
 }
 
-TEST(Layouts, WholeTensorsOnQueuedDevicesAndOverNccl) {
+TEST(Layouts, WholeTensorsAreBitIdenticalOnQueuedDevicesAndOverNccl) {
   if (sanitized) GTEST_SKIP() << "stacks on queues are not built under a sanitizer";
   const RunOptions options = with_steps(3, uneven_options(3));
   const RunResults expected = run("fsdp2", options);
@@ -107,7 +108,7 @@ TEST(Layouts, WholeTensorsOnQueuedDevicesAndOverNccl) {
   }
 }
 
-TEST(Layouts, ACheckpointIsReadWithAnyLayoutAndGoesOnToTheBit) {
+TEST(Layouts, ACheckpointResumesBitIdenticallyWithAnyLayout) {
   const TemporaryFolder folder;
   const RunResults whole = run("fsdp2/owned", uneven_options(3));
   run("fsdp2/owned", saving(3, folder.path()));
@@ -115,7 +116,7 @@ TEST(Layouts, ACheckpointIsReadWithAnyLayoutAndGoesOnToTheBit) {
     expect_resumed(run(stack, resuming(3, 10, folder.path())), whole, stack);
 }
 
-TEST(RunTimeStrategies, GiveTheBitsNormsAndMemoryOfTheTypesTheyStandFor) {
+TEST(RunTimeStrategies, MatchTheirCompileTimeStrategiesInBitsNormsAndMemory) {
   for (const auto& [strategy, ranks] :
        {std::pair("fsdp2", 2), std::pair("fsdp2:no-reshard:prefetch=2", 3), std::pair("fsdp2:deferred", 2),
         std::pair("zero1", 2), std::pair("zero2", 3), std::pair("zero3:persist=20:prefetch=2", 2),
@@ -130,7 +131,7 @@ TEST(RunTimeStrategies, GiveTheBitsNormsAndMemoryOfTheTypesTheyStandFor) {
   }
 }
 
-TEST(RunTimeStrategies, AHybridHasAnyInnerStrategy) {
+TEST(RunTimeStrategies, AHybridAcceptsAnyInnerStrategy) {
   const RunOptions options = uneven_options(4, 2);
   const RunResults expected = run("hybrid:2", options);
   for (const auto inner : {":zero1", ":zero2", ":zero3:persist=20", ":no-reshard"})
@@ -143,7 +144,7 @@ TEST(RunTimeStrategies, AHybridHasAnyInnerStrategy) {
     const RunResults found = run(stack, options);
     return std::ranges::count(found.inner_records, comm::Op::all_gather, &comm::Record::op);
   };
-  EXPECT_EQ(gathers("hybrid:2/run-time"), 7 * 2);  // 5 units, of which 3 blocks again, the last apart: in each pass
+  EXPECT_EQ(gathers("hybrid:2/run-time"), 7 * 2);  // per pass: 5 units, and 3 blocks again except the last
   EXPECT_EQ(gathers("hybrid:2:no-reshard/run-time"), 5 * 2);
   EXPECT_EQ(gathers("hybrid:2:zero2/run-time"), 5);
 }

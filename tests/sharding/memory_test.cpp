@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensor memory is what the dry run said, to the byte, and views are where the collectives work.
+// Tensor memory equals the dry run to the byte, and views point into the buffers of collectives.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -15,7 +15,7 @@
 namespace fsdp::test {
 namespace {
 
-/// Three steps and evaluations before and after them.
+/// Three steps, with an evaluation before and after them.
 RunOptions with_evaluation(RunOptions options) {
   options.steps = 3;
   options.collects = false;
@@ -44,7 +44,7 @@ constexpr std::string_view stacks[] = {
     "zero3",    "zero3:persist=40", "replicated",     "fsdp2/bf16", "fsdp2/layout=rows/run-time",
     "hybrid:1", "hybrid:1:full"};
 
-/// Returns the planned bytes of rank 0's activations.
+/// Expects the planned memory on all ranks. Returns the planned bytes of rank 0's activations.
 std::int64_t expect_the_plan(std::string_view stack, RunOptions options) {
   options.fewer_sequences = false;
   const RunResults results = run(stack, with_evaluation(options));
@@ -59,7 +59,7 @@ std::int64_t expect_the_plan(std::string_view stack, RunOptions options) {
   return results.memory.at(0).planned_activations;
 }
 
-TEST(Memory, ThePeakIsTheDryRunsToTheByte) {
+TEST(Memory, PeakMemoryEqualsTheDryRunToTheByte) {
   for (const auto stack : stacks)
     for (const int ranks : sampled({1, 2, 3}))
       for (const int micro_batches : sampled({1, 2})) {
@@ -68,7 +68,7 @@ TEST(Memory, ThePeakIsTheDryRunsToTheByte) {
       }
 }
 
-TEST(Memory, ThePeakIsTheDryRunsToTheByteWhereItIsTiled) {
+TEST(Memory, PeakMemoryEqualsTheDryRunWithTiling) {
   for (const auto& tiling : sampled(
            {tiling::RunTimeTiling::tiles(2), tiling::RunTimeTiling::tokens(1000), tiling::RunTimeTiling::tokens(5)}))
     for (const auto stack : stacks) {
@@ -80,7 +80,7 @@ TEST(Memory, ThePeakIsTheDryRunsToTheByteWhereItIsTiled) {
     }
 }
 
-TEST(Memory, OneTokenAndOneLayerArePlannedToTheByteToo) {
+TEST(Memory, PeakMemoryEqualsTheDryRunForOneTokenAndOneLayer) {
   RunOptions options = uneven_options(2);
   options.config.layers = 1;
   options.sequence_length = 1;
@@ -89,10 +89,10 @@ TEST(Memory, OneTokenAndOneLayerArePlannedToTheByteToo) {
   for (const auto stack : stacks) expect_the_plan(stack, options);
 }
 
-/// The head is small, so that blocks are the peak, where dropout takes its memory: a module's, whatever the strategy.
-/// In bf16 that may be the scratch of matmuls instead, on processors that do them by way of float. With tiles and
-/// recomputation one stack of each precision shows it.
-TEST(Memory, ThePeakIsTheDryRunsToTheByteWhereAdaptersHaveDropout) {
+/// The head is small, so that the peak is in the blocks, which need the memory for dropout under every strategy. In
+/// bf16 the peak may be the matmul scratch instead, on processors that compute bf16 matmuls in float. With tiling and
+/// recomputation, one stack of each precision suffices.
+TEST(Memory, PeakMemoryEqualsTheDryRunForAdaptersWithDropout) {
   RunOptions options = uneven_options(2, 2);
   options.config.vocab_size = 11;
   options.config.intermediate_size = 48;
@@ -114,11 +114,12 @@ TEST(Memory, ThePeakIsTheDryRunsToTheByteWhereAdaptersHaveDropout) {
       }
 }
 
-TEST(Memory, UnequalMicroBatchesStayInsideThePlanForTheLargest) {
+TEST(Memory, UnequalMicroBatchesStayWithinThePlanForTheLargest) {
   RunOptions options = uneven_options(2, 2);
   options.most_sequences = 4;
   options.batch = [](const Place& place) {
-    return some_windows(static_cast<std::size_t>(1 + place.rank + 2 * place.micro_batch), 7, 37);  // 1 and 3, 2 and 4
+    // 1 and 3 sequences on rank 0, 2 and 4 on rank 1
+    return some_windows(static_cast<std::size_t>(1 + place.rank + 2 * place.micro_batch), 7, 37);
   };
   const RunResults results = run("fsdp2", with_evaluation(options));
   EXPECT_LT(results.memory[0].used_activations, results.memory[0].planned_activations);
@@ -136,25 +137,25 @@ TEST(Memory, ASteadyStepAllocatesNoTensorMemory) {
     }
 }
 
-/// The watching communicator compares every view with the memory of the group's last gather and next reduction.
-TEST(Memory, EveryWeightLiesInItsSlotAndEveryGradientInWhatTheReductionReads) {
+/// The "watched" communicator compares every view with the memory of the group's last gather and next reduction.
+TEST(Memory, WeightAndGradientViewsPointIntoCommunicationBuffers) {
   for (const int micro_batches : {1, 2}) {
     const RunResults results = run("watched", with_evaluation(uneven_options(3, micro_batches)));
-    // 3 steps and 2 evaluations: 1 tensor of the embedding, 9 of each of 3 blocks, 2 of the head; blocks' backward
-    // again.
+    // 3 steps and 2 evaluations: 1 tensor of the embedding, 9 of each of 3 blocks, 2 of the head; those of the blocks
+    // again in backward.
     const std::int64_t forward = 1 + 3 * 9 + 2, backward = 3 * 9, gradients = forward;
     for (const Memory& memory : results.memory)
       EXPECT_EQ(memory.views_checked, 3 * micro_batches * (forward + backward + gradients) + 2 * forward);
   }
 }
 
-TEST(Memory, TiedWeightsLieInTheirSlotsToo) {
+TEST(Memory, TiedWeightViewsPointIntoTheirSlots) {
   RunOptions options = uneven_options(2);
   options.config.tied = true;
   EXPECT_GT(run("watched", with_evaluation(options)).memory.front().views_checked, 0);
 }
 
-TEST(Memory, ReshardingTakesTwoWeightSlotsAndOneGradientSlot) {
+TEST(Memory, ReshardingUsesTwoWeightSlotsAndOneGradientSlot) {
   for (const auto strategy : {"fsdp2", "zero3"}) {
     const Memory memory = run(strategy, with_evaluation(uneven_options(2, 2))).memory.front();
     EXPECT_EQ(memory.weight_slots, 2) << strategy;
@@ -162,7 +163,7 @@ TEST(Memory, ReshardingTakesTwoWeightSlotsAndOneGradientSlot) {
   }
 }
 
-TEST(Memory, ViewsAreTheBuffersAtRestOnOneRankAndWhereReplicated) {
+TEST(Memory, WithoutShardingViewsPointIntoTheBuffersAtRest) {
   for (const auto& [stack, ranks] : {std::pair("fsdp2", 1), std::pair("zero3", 1), std::pair("replicated", 3)}) {
     const Memory memory = run(stack, with_evaluation(uneven_options(ranks))).memory.front();
     EXPECT_EQ(memory.weight_slots, 0);
@@ -171,11 +172,12 @@ TEST(Memory, ViewsAreTheBuffersAtRestOnOneRankAndWhereReplicated) {
   }
 }
 
-// What the operating system sees of a run, in a process of its own: a peak says nothing after other tests.
+// The memory of a run as reported by the operating system, in a separate process: after other tests, the peak would be
+// meaningless.
 
 constexpr double mib = 1024.0 * 1024.0;
 
-/// A line of /proc/self/status, in bytes.
+/// The value of a line of /proc/self/status in bytes.
 double status_of(const std::string& name) {
   std::ifstream file("/proc/self/status");
   for (std::string line; std::getline(file, line);)
@@ -183,7 +185,7 @@ double status_of(const std::string& name) {
   return 0;
 }
 
-/// Some 200 MB over two ranks, two steps.
+/// About 200 MB over two ranks, two steps.
 RunOptions two_hundred_megabytes() {
   constexpr std::int64_t length = 48;
   return {.config = {.vocab_size = 2048,
@@ -203,7 +205,7 @@ RunOptions two_hundred_megabytes() {
           .collects = false};
 }
 
-/// Runs only where the test below starts it.
+/// Runs only when the following test starts it.
 TEST(ResidentMemory, DISABLED_OfThisProcessStaysWithinThePlan) {
   const RunOptions options = two_hundred_megabytes();
   const double before = status_of("VmRSS");
@@ -220,7 +222,7 @@ TEST(ResidentMemory, DISABLED_OfThisProcessStaysWithinThePlan) {
   EXPECT_LE(growth, 1.02 * planned + 16 * mib) << "grew by " << growth / mib << " MiB; planned were " << planned / mib;
 }
 
-TEST(ResidentMemory, GrowsByNoMoreThanThePlanAndALittle) {
+TEST(ResidentMemory, StaysWithinThePlanPlusASmallMargin) {
   if (sanitized) GTEST_SKIP() << "a sanitizer's own memory is resident too";
   const pid_t child = ::fork();
   ASSERT_GE(child, 0);
@@ -234,7 +236,7 @@ TEST(ResidentMemory, GrowsByNoMoreThanThePlanAndALittle) {
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << "what failed is printed above; status " << status;
 }
 
-TEST(ResidentMemory, IsGivenBackWithTheModelAndTheNextIsAsGood) {
+TEST(ResidentMemory, IsReleasedWithTheModelAndRepeatedRunsAreIdentical) {
   if (sanitized) GTEST_SKIP() << "a sanitizer keeps what is freed";
   const RunOptions options = two_hundred_megabytes();
   const RunResults first = run("fsdp2", options);

@@ -15,7 +15,7 @@ std::int64_t count(const std::vector<comm::Record>& records, std::string_view wh
   return std::ranges::count_if(records, [&](const comm::Record& record) { return record.label.what == what; });
 }
 
-TEST(Mesh, StrategiesFollowOneRank) {
+TEST(Mesh, StrategiesMatchOneRank) {
   const RunResults alone = run("fsdp2", uneven_options(1));
   for (const auto& [stack, ranks] :
        {std::pair("fsdp2:2", 4), std::pair("fsdp2:1", 3), std::pair("fsdp2:3", 3), std::pair("hybrid:1", 3),
@@ -29,7 +29,7 @@ TEST(Mesh, StrategiesFollowOneRank) {
     }
 }
 
-TEST(Mesh, ReshardingOverKRanksGivesTheBitsOfReshardingOverAll) {
+TEST(Mesh, ReshardingOverKRanksIsBitIdenticalToReshardingOverAll) {
   for (const auto& [stack, ranks] : {std::pair("fsdp2:2", 4), std::pair("fsdp2:1", 2), std::pair("fsdp2:2", 2)})
     for (const int micro_batches : sampled({1, 3})) {
       const RunResults found = run(stack, uneven_options(ranks, micro_batches));
@@ -38,7 +38,7 @@ TEST(Mesh, ReshardingOverKRanksGivesTheBitsOfReshardingOverAll) {
     }
 }
 
-TEST(Mesh, AGroupOfAllRanksGivesTheBitsOfTheInnerStrategy) {
+TEST(Mesh, AGroupOfAllRanksIsBitIdenticalToTheInnerStrategy) {
   for (const auto stack : {"hybrid:3", "hybrid:3:full"}) {
     const RunResults found = run(stack, uneven_options(3, 2));
     const RunResults expected = run("fsdp2", uneven_options(3, 2));
@@ -46,7 +46,7 @@ TEST(Mesh, AGroupOfAllRanksGivesTheBitsOfTheInnerStrategy) {
   }
 }
 
-TEST(Mesh, ShardingTheOptimizerAcrossChangesNoBit) {
+TEST(Mesh, ShardingTheOptimizerAcrossGroupsIsBitIdentical) {
   for (const int micro_batches : {1, 2}) {
     const RunResults replicated = run("hybrid:2", uneven_options(4, micro_batches));
     const RunResults sharded = run("hybrid:2:full", uneven_options(4, micro_batches));
@@ -56,7 +56,7 @@ TEST(Mesh, ShardingTheOptimizerAcrossChangesNoBit) {
   }
 }
 
-TEST(Mesh, Bf16FollowsFp32WithTheOptimizerShardedAcross) {
+TEST(Mesh, Bf16MatchesFp32WithTheOptimizerShardedAcrossGroups) {
   RunOptions options = uneven_options(4, 2);
   options.lr = 1e-2;
   const RunResults fp32 = run("hybrid:2:full", options);
@@ -66,7 +66,7 @@ TEST(Mesh, Bf16FollowsFp32WithTheOptimizerShardedAcross) {
 }
 
 /// L = 3 blocks, U = 5 units.
-TEST(Mesh, CollectivesOfAStepAreThoseOfTheFormulas) {
+TEST(Mesh, CollectivesOfAStepMatchTheFormulas) {
   for (const int m : sampled({1, 3})) {
     const RunOptions options = with_steps(2, uneven_options(4, m));
     const RunResults group = run("fsdp2:2", options);
@@ -99,14 +99,14 @@ struct Counts {
   }
 };
 
-TEST(Collectives, OfEveryStrategyAreThoseOfTheFormulas) {
+TEST(Collectives, OfEveryStrategyMatchTheFormulas) {
   constexpr std::int64_t blocks = 3, units = blocks + 2;
   for (const std::int64_t m : sampled<std::int64_t>({1, 2, 3})) {
     const std::pair<const char*, Counts> expected[] = {
         {"fsdp2", {(units + blocks - 1) * m, units * m, 0}},
         {"fsdp2/layout=rows/run-time", {(units + blocks - 1) * m, units * m, 0}},
         {"zero3", {(units + blocks - 1) * m, units * m, 0}},
-        {"zero3:prefetch=3", {(units + blocks - 2) * m, units * m, 0}},  // a block more stays through the head
+        {"zero3:prefetch=3", {(units + blocks - 2) * m, units * m, 0}},  // one more block is kept until after the head
         {"zero3:persist=19", {(units + blocks - 1) * m + 4, units * m + 4 * m, 0}},  // norms of 3 blocks and the head
         {"fsdp2:no-reshard", {units * m, units * m, 0}},
         {"fsdp2:deferred", {(units + blocks - 1) * m, units, 0}},
@@ -122,22 +122,22 @@ TEST(Collectives, OfEveryStrategyAreThoseOfTheFormulas) {
   }
 }
 
-TEST(Mesh, DeferredReductionSendsGradientsOnceAndFollowsOneRank) {
+TEST(Mesh, DeferredReductionSendsGradientsOnceAndMatchesOneRank) {
   RunOptions options = uneven_options(2, 3);
   const RunResults deferred = run("fsdp2:deferred", options);
   EXPECT_EQ(count(deferred.records, "gradients"), 5);
   EXPECT_EQ(count(deferred.records, "weights"), 7 * 3);
-  const RunResults last = run("replicated", options);  // reduces the last too: the same order of sums
+  const RunResults last = run("replicated", options);  // also reduces in the last micro-batch: the same order of sums
   expect_same_bits(deferred, last);
 }
 
-TEST(Mesh, GroupsThatDoNotFillAreAnError) {
+TEST(Mesh, GroupsThatDoNotDivideTheRanksAreAnError) {
   for (const auto stack : {"fsdp2:2", "hybrid:2", "hybrid:4", "hybrid:2:full"})
     EXPECT_THROW(run(stack, uneven_options(3)), InputError) << stack;
   EXPECT_THROW(run("zero3:live=2000", uneven_options(2)), InputError) << "a block has 2990 elements";
 }
 
-TEST(Mesh, TiedWeightsEvaluationAndGenerationWorkAsWithOneAxis) {
+TEST(Mesh, TiedWeightsEvaluationAndGenerationMatchOneAxis) {
   RunOptions options = uneven_options(4, 2);
   options.config.tied = true;
   options.evaluated = some_windows(2, 7, 37);

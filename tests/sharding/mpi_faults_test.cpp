@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rank that is killed or stopped in a phase of a step. Each case ends the whole job, so that mpi_faults_test.py runs
-// the one test below once for each, with TESSERA_FAULT="PHASE SIGNAL": it must not end by itself.
+// A rank that is killed or stopped in a phase of a step. Each case ends the whole job; therefore mpi_faults_test.py
+// runs the test below once per case, with TESSERA_FAULT="PHASE SIGNAL". The test must not end by itself.
 #include <chrono>
 #include <csignal>
 #include <cstdlib>

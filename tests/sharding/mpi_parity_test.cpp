@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Processes do the same arithmetic as threads: rank 0 runs the same ranks as threads too and compares.
+// Processes do the same arithmetic as threads: rank 0 also runs the same ranks as threads and compares.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -15,8 +15,8 @@
 namespace fsdp::test {
 namespace {
 
-/// Among threads, strategies are compared with each other (parity_test.cpp).
-TEST(MpiParity, EveryStrategyGivesTheLossesAndWeightsOfThreadsToTheBit) {
+/// parity_test.cpp compares the strategies with each other over threads.
+TEST(MpiParity, EveryStrategyIsBitIdenticalToThreads) {
   const int ranks = comm::mpi_world().size();
   for (const auto strategy : {"fsdp2", "fsdp2:no-reshard", "fsdp2:deferred", "zero1", "zero2", "zero3", "replicated",
                               "fsdp2:2", "hybrid:1", "hybrid:2", "hybrid:1:full", "hybrid:2:full"}) {
@@ -39,7 +39,7 @@ TEST(MpiParity, EveryStrategyGivesTheLossesAndWeightsOfThreadsToTheBit) {
 }
 
 /// Ranks own tensors of different sizes.
-TEST(MpiParity, RanksThatOwnWholeTensorsGiveTheBitsOfThreads) {
+TEST(MpiParity, RanksThatOwnWholeTensorsAreBitIdenticalToThreads) {
   const int ranks = comm::mpi_world().size();
   const RunOptions options = uneven_options(ranks, 2);
   for (const auto strategy : {"fsdp2", "zero2"}) {
@@ -51,11 +51,11 @@ TEST(MpiParity, RanksThatOwnWholeTensorsGiveTheBitsOfThreads) {
   }
 }
 
-TEST(MpiParity, WeightsAndGradientsAreReadWhereTheyLie) {
+TEST(MpiParity, CollectivesReadPeersSharedMemoryInPlace) {
   comm::Mpi<>& world = comm::mpi_world();
   std::int64_t windows = comm::shared_memory(world, 1) != nullptr;
   comm::reduce(world, std::span<std::int64_t>(&windows, 1), comm::Reduction::min);
-  if (windows == 0) return;  // this rank alone, or ranks that stand for other machines
+  if (windows == 0) return;  // a single rank, or ranks that simulate other machines
   const comm::Totals& totals = world.monitor().totals;
   for (const auto strategy : strategies) {
     RunOptions options = uneven_options(world.size());
@@ -63,13 +63,14 @@ TEST(MpiParity, WeightsAndGradientsAreReadWhereTheyLie) {
     options.collects = false;
     const comm::Totals before = totals;
     run_mpi(strategy, options);
-    // A gather also copies the rank's own piece: with two ranks at least 11 of 20 bytes are read only if both are.
+    // A gather also copies the rank's own piece. With two ranks, 11 of 20 bytes are reached only if both weights and
+    // gradients are read in place.
     const std::int64_t copied = totals.copied_bytes - before.copied_bytes;
     EXPECT_GT(totals.shared_bytes - before.shared_bytes, copied * 11 / 20) << strategy << " of " << copied;
   }
 }
 
-TEST(MpiParity, DelaysBeforeCollectivesChangeNoBit) {
+TEST(MpiParity, DelaysBeforeCollectivesGiveBitIdenticalResults) {
   RunOptions options = uneven_options(comm::mpi_world().size());
   options.steps = 4;
   const RunResults usual = run_mpi("fsdp2", options);
@@ -78,13 +79,13 @@ TEST(MpiParity, DelaysBeforeCollectivesChangeNoBit) {
   expect_same_bits(delayed, usual);
 }
 
-TEST(MpiParity, UnequalMicroBatchesGiveTheGradientOfThreads) {
+TEST(MpiParity, UnequalMicroBatchesMatchTheGradientsOfThreads) {
   RunOptions options = uneven_options(comm::mpi_world().size(), 2);
   options.most_sequences = 2 * options.ranks;
   options.steps = 2;
   options.batch = [](const Place& place) {
     return some_windows(static_cast<std::size_t>(place.rank + place.ranks * place.micro_batch), 7,
-                        37);  // rank 0: none first
+                        37);  // rank 0 has no window in its first micro-batch
   };
   const RunResults found = run_mpi("fsdp2", options);
   if (comm::mpi_world().rank() != 0) return;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Main weights, optimizer state and block inputs in a second memory space: the same bits, other bytes.
+// Main weights, optimizer state and block inputs in a second memory space: bit-identical results, different memory.
 #include <gtest/gtest.h>
 
 #include <support/small_llama.hpp>
@@ -22,7 +22,7 @@ void expect_same_bits_and_plan(const RunResults& found, const RunResults& expect
   }
 }
 
-TEST(Offload, OfTheOptimizerChangesNoBit) {
+TEST(Offload, OffloadingTheOptimizerIsBitIdentical) {
   for (const auto& [far, near, ranks] :
        {std::tuple("fsdp2/offload", "fsdp2", 3), std::tuple("fsdp2/offload", "fsdp2", 1),
         std::tuple("hybrid:2:full/offload/bf16", "hybrid:2:full/bf16", 4)}) {
@@ -36,7 +36,7 @@ TEST(Offload, OfTheOptimizerChangesNoBit) {
   }
 }
 
-TEST(Offload, OfBlockInputsChangesNoBitAndTakesTheirActivationsAway) {
+TEST(Offload, OffloadingBlockInputsIsBitIdenticalAndSavesActivations) {
   for (const auto stack : {"fsdp2", "fsdp2/offload", "zero3"})
     for (const int micro_batches : {1, 2}) {
       RunOptions options = few_steps(2, micro_batches);
@@ -52,8 +52,8 @@ TEST(Offload, OfBlockInputsChangesNoBitAndTakesTheirActivationsAway) {
     }
 }
 
-/// Of 6 blocks: each input in host memory takes one off the device, to the byte.
-TEST(Offload, OfAShareOfBlockInputsTakesThatManyOffTheDevice) {
+/// With 6 blocks, each input in host memory saves exactly one input on the device, to the byte.
+TEST(Offload, AShareOfBlockInputsSavesThatManyOnTheDevice) {
   RunOptions options = few_steps(2, 2);
   options.config.layers = 6;
   options.units.recompute = true;
@@ -70,7 +70,7 @@ TEST(Offload, OfAShareOfBlockInputsTakesThatManyOffTheDevice) {
   }
 }
 
-TEST(Offload, AStrategyWithAScheduleOfItsOwnGetsTheMovesOfInputs) {
+TEST(Offload, InputMovesAreAddedToAUserDefinedSchedule) {
   RunOptions options = few_steps(2, 2);
   options.units = {.recompute = true, .offload_inputs = 1};
   const RunResults built_in = run("fsdp2", options), own = run_own_schedule(options);
@@ -78,7 +78,7 @@ TEST(Offload, AStrategyWithAScheduleOfItsOwnGetsTheMovesOfInputs) {
   EXPECT_EQ(own.memory[0].used_offload, built_in.memory[0].used_offload);
 }
 
-TEST(Offload, AFrozenPrefixSendsNoInputs) {
+TEST(Offload, AFrozenPrefixOffloadsNoInputs) {
   RunOptions options = uneven_options(2);
   for (const double share : {0.5, 1.0}) {
     options.units = {.recompute = true, .frozen = {"*embed*", "model.layers.0.*"}};
@@ -89,7 +89,7 @@ TEST(Offload, AFrozenPrefixSendsNoInputs) {
   }
 }
 
-TEST(Offload, InputsWithoutRecomputationAreAnError) {
+TEST(Offload, OffloadingInputsWithoutRecomputationIsAnError) {
   RunOptions options = uneven_options(2);
   options.units.offload_inputs = 1;
   EXPECT_INPUT_ERROR(run("fsdp2", options), "recompute the rest as well");
@@ -97,14 +97,14 @@ TEST(Offload, InputsWithoutRecomputationAreAnError) {
   EXPECT_INPUT_ERROR(run("fsdp2", options), "units: a share of 1.5 of the blocks' inputs in host memory; give 0 to 1");
 }
 
-TEST(Offload, IsSavedAndResumedLikeTheOthers) {
+TEST(Offload, ResumesFromACheckpointWithoutOffload) {
   const TemporaryFolder folder;
   run("fsdp2", saving(3, folder.path()));
   expect_resumed(run("fsdp2/offload", resuming(3, 10, folder.path())), run("fsdp2", uneven_options(3)));
 }
 
 /// Halves the bytes of every reduction; each contribution is rounded once, to 8 bits.
-TEST(Wire, Bf16HalvesTheBytesOfReductionsAndFollowsFloat) {
+TEST(Wire, Bf16WireHalvesReductionBytesAndMatchesFloat) {
   const RunResults narrow = run("fsdp2/bf16-wire", uneven_options(3));
   const RunResults wide = run("fsdp2", uneven_options(3));
   expect_same_collectives(narrow, wide, comm::Op::reduce_scatter, 2);

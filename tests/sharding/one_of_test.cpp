@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Blocks of two kinds: a Llama cut into attention and MLP blocks is the Llama, whose values float64 and PyTorch
-// checked.
+// Blocks of two kinds: a Llama that is split into attention and MLP blocks equals the Llama, which was verified with
+// float64 and PyTorch.
 #include <tessera/fsdp/nn/one_of.hpp>
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@ namespace {
 
 class AlternatingBlocks : public ::testing::TestWithParam<tiling::RunTimeTiling> {};
 
-TEST_P(AlternatingBlocks, GiveTheLossesAndWeightsOfTheModelThatTheyAreCutFrom) {
+TEST_P(AlternatingBlocks, MatchTheModelThatTheyWereSplitFrom) {
   for (const int micro_batches : {1, 2}) {
     RunOptions options = uneven_options(2, micro_batches);
     options.tiling = GetParam();

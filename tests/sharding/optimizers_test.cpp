@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Optimizers on shards: what is theirs alone. The kit's suite asks the rest of them (tests/testing/optimizer_test.cpp).
+// Properties of individual optimizers on shards. The kit's suite tests the common properties
+// (tests/testing/optimizer_test.cpp).
 #include <gtest/gtest.h>
 
 #include <support/small_llama.hpp>
@@ -20,7 +21,7 @@ std::int64_t elements_of(const Values& values) {
   return sum;
 }
 
-TEST(Optimizers, KeepTheirStatesAlone) {
+TEST(Optimizers, AllocateOnlyTheirOwnStates) {
   const RunResults of_sgd =
       run("replicated", with({optim::Sgd{.momentum = 0.9, .nesterov = true, .weight_decay = 0.1}}, uneven_options(1)));
   EXPECT_EQ(elements_of(of_sgd.states), elements_of(of_sgd.weights));
@@ -33,8 +34,8 @@ TEST(Optimizers, KeepTheirStatesAlone) {
   EXPECT_EQ(of_muon.states.count("model.embed_tokens.weight.exp_avg_sq"), 1u);
 }
 
-/// Gradients are the same bits in both, and a rank that owns a matrix does with it what every replica does.
-TEST(Muon, OnOwnedTensorsIsThatOfReplicasToTheBit) {
+/// Gradients are bit-identical in both runs, and the owner of a matrix computes the same update as every replica.
+TEST(Muon, OnOwnedTensorsIsBitIdenticalToReplicas) {
   const RunResults replicas = run("replicated", with(muon(), uneven_options(3)));
   for (const auto stack : {"zero2/layout=owned/run-time", "zero3/layout=owned/run-time"}) {
     const RunResults owners = run(stack, with(muon(), uneven_options(3)));
@@ -50,7 +51,7 @@ TEST(Muon, AddsNoCollective) {
   EXPECT_EQ(with_muon.memory[0].copied_bytes, with_adamw.memory[0].copied_bytes);
 }
 
-TEST(Muon, OnCutMatricesIsRefused) { EXPECT_THROW(run("fsdp2", with(muon(), uneven_options(2))), Error); }
+TEST(Muon, OnShardedMatricesIsRefused) { EXPECT_THROW(run("fsdp2", with(muon(), uneven_options(2))), Error); }
 
 }  // namespace
 }  // namespace fsdp::test

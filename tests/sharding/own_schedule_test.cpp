@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A strategy that brings its own schedule trains; a broken one is refused on every rank before it costs memory.
+// A strategy with its own schedule trains; an invalid schedule is refused on every rank before memory is allocated.
 #include <support/stacks/own_schedule.hpp>
 
 #include <algorithm>
@@ -26,14 +26,14 @@ static_assert(sharding::GivesSchedule<OwnSchedule> && !sharding::GivesRules<OwnS
 static_assert(check_sharding<OwnSchedule>() && check_sharding<HybridShard<OwnSchedule>>() &&
               check_sharding<Offload<OwnSchedule>>());
 
-TEST(OwnSchedule, IsTheListOfFullyShard) {
+TEST(OwnSchedule, MatchesTheScheduleOfFullyShard) {
   using namespace sharding::test;
   for (const int micro_batches : {1, 2, 3})
     EXPECT_EQ(text_of(OwnSchedule{}.schedule(problem_for(OwnSchedule{}, three_blocks(), micro_batches))),
               text_of(list(FullyShard<>{}, three_blocks(), micro_batches)));
 }
 
-TEST(OwnSchedule, TrainsAndGeneratesToTheBitsOfFullyShard) {
+TEST(OwnSchedule, TrainsAndGeneratesBitIdenticallyToFullyShard) {
   for (const int micro_batches : {1, 2}) {
     RunOptions options = with_steps(4, uneven_options(2, micro_batches));
     options.evaluated = some_windows(1, 7, 37);
@@ -57,13 +57,13 @@ TEST(OwnSchedule, TrainsWithATiedTableAndFrozenWeights) {
   expect_same_bits(own, built_in);
 }
 
-/// The n-th such task of a list.
+/// The n-th such task of a schedule.
 Schedule::iterator find(Schedule& list, Action action, int index, int n = 0) {
   return std::find_if(list.begin(), list.end(),
                       [&](const Task& task) { return task.action == action && task.index == index && n-- == 0; });
 }
 
-/// Every rank says so.
+/// Expects that every rank refuses the corrupted schedule with this message.
 void expect_refused(void (*spoil)(Schedule& list), const std::string& sentence) {
   const Names words = refusals(uneven_options(2), spoil);
   ASSERT_EQ(words.size(), 2u);
@@ -73,29 +73,29 @@ void expect_refused(void (*spoil)(Schedule& list), const std::string& sentence) 
   }
 }
 
-TEST(OwnSchedule, WithoutAGatherIsRefusedOnEveryRank) {
+TEST(OwnSchedule, WithAMissingGatherIsRefusedOnEveryRank) {
   expect_refused([](Schedule& list) { list.erase(find(list, Action::gather, 4)); },
                  "sharding: task 11, loss head: the weights of head are not gathered; gather them before");
 }
 
-TEST(OwnSchedule, WithAReleaseTooEarlyIsRefusedOnEveryRank) {
+TEST(OwnSchedule, WithAnEarlyReleaseIsRefusedOnEveryRank) {
   expect_refused([](Schedule& list) { std::iter_swap(find(list, Action::release, 2), find(list, Action::forward, 2)); },
                  "sharding: task 8, release block 1: its weights are still used by task 9, forward block 1; release "
                  "them after it, or gather them again before it");
 }
 
-TEST(OwnSchedule, WithAReductionTwiceIsRefusedOnEveryRank) {
+TEST(OwnSchedule, WithADuplicateReductionIsRefusedOnEveryRank) {
   expect_refused([](Schedule& list) { list.push_back({.action = Action::reduce, .index = 1}); },
                  "sharding: task 28, reduce block 0: nothing was added to its gradient since it was reduced by task "
                  "25");
 }
 
-TEST(OwnSchedule, WithAReductionNeverIsRefusedOnEveryRank) {
+TEST(OwnSchedule, WithAMissingReductionIsRefusedOnEveryRank) {
   expect_refused([](Schedule& list) { list.erase(find(list, Action::reduce, 1)); },
                  "sharding: task 23, backward block 0: what it adds to the gradient of block 0 is never reduced");
 }
 
-TEST(OwnSchedule, WithASharedSlotIsRefusedOnEveryRank) {
+TEST(OwnSchedule, WithASlotInUseTwiceIsRefusedOnEveryRank) {
   expect_refused(
       [](Schedule& list) {
         find(list, Action::gather, 0)->slot = 0;
@@ -104,17 +104,17 @@ TEST(OwnSchedule, WithASharedSlotIsRefusedOnEveryRank) {
       "sharding: task 1, gather block 0: slot 0 is held by embedding since task 0");
 }
 
-TEST(OwnSchedule, WithComputationsInAnotherOrderIsRefusedOnEveryRank) {
+TEST(OwnSchedule, WithReorderedComputationsIsRefusedOnEveryRank) {
   expect_refused([](Schedule& list) { std::iter_swap(find(list, Action::forward, 1), find(list, Action::forward, 2)); },
                  "sharding: task 5, forward block 1: the next computation is forward block 0 of micro-batch 0");
 }
 
-/// Each list is good alone; together their collectives would wait for each other.
+/// Each schedule is valid, but together their collectives would deadlock.
 TEST(OwnSchedule, ThatDiffersBetweenRanksIsRefusedOnEveryRank) {
   const Names words = refusals(
       uneven_options(3),
       [](Schedule& list) {
-        const auto release = find(list, Action::release, 2, 1);  // block 1's last, and its reduction
+        const auto release = find(list, Action::release, 2, 1);  // the last release of block 1 and its reduction
         std::iter_swap(release, release + 1);
       },
       [](int rank) { return rank == 2; });

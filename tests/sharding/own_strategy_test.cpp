@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is judged while compiling: tests/compile_fail/schedules.cpp has the errors.
+// Schedules that are checked while compiling. tests/compile_fail/schedules.cpp tests the compile errors.
 #include <tessera/fsdp/sharding/own_strategy.hpp>
 
 #include <cstddef>
@@ -39,7 +39,7 @@ struct Bounded : Zero3 {
 struct AtRunTime : Zero3 {
   Rules rules() const { return Zero3::rules(); }
 };
-/// Makes no lists of some passes.
+/// Has no schedule for some passes.
 struct TrainsOnly : test::Breaks<Breach::none> {
   constexpr Schedule schedule(const Problem& problem) const {
     if (problem.pass != Pass::train) throw InputError("it trains only");
@@ -55,7 +55,7 @@ static_assert(check_sharding<WithoutDefault>() && check_sharding<AtRunTime>() &&
 static_assert(trials.front() == Trial{1, false, 1, Pass::train} &&
               trials.back() == Trial{3, true, 2, Pass::generate_again});
 
-/// The strategies that programs do not judge again.
+/// Expects that a built-in strategy, which programs do not check again, is valid in all cases.
 template <class S>
 void expect_good() {
   static_assert(fsdp::detail::judged_by_library<S>);
@@ -74,13 +74,14 @@ void expect_good_alone_and_wrapped() {
   (expect_good<WithLayout<Offload<S>, buffer::Owned>>(), ...);
 }
 
-TEST(Proof, TheLibrarysStrategiesHold) {
+TEST(Proof, TheLibrarysStrategiesAreValid) {
   expect_good_alone_and_wrapped<FullyShard<>, FullyShard<ReshardAfterForward::no>,
                                 FullyShard<ReshardAfterForward::to_group>, Zero1, Zero2, Zero3>();
   expect_good<Replicated>();
 }
 
-/// The strategy breaks its rule in a trial, and no other before: what is said while compiling is what is thrown.
+/// The first violation of the strategy is of the given rule: the compile-time message equals the message that is
+/// thrown.
 template <Breach breach>
 void expect_same_sentence() {
   using Strategy = test::Breaks<breach>;
@@ -99,22 +100,22 @@ void expect_same_sentence() {
             sentence.view());
 }
 
-TEST(Proof, EveryRuleIsBrokenWhileCompilingAndAtRunTimeWithTheSameSentence) {
+TEST(Proof, CompileTimeAndRunTimeChecksReportTheSameMessage) {
   constexpr auto breaches = static_cast<std::size_t>(Breach::never_closed);
   static_assert(static_cast<std::size_t>(Breach::not_exchanged) == breaches + 1, "those of activations follow");
   []<std::size_t... b>(std::index_sequence<b...>) { (expect_same_sentence<static_cast<Breach>(b + 1)>(), ...); }
   (std::make_index_sequence<breaches>());
 }
 
-TEST(Proof, ASentenceNamesTheTask) {
+TEST(Proof, AMessageIdentifiesTheTask) {
   constexpr Sentence sentence = detail::sentence_in<test::Breaks<Breach::used_ungathered>>(trials.front());
   EXPECT_EQ(sentence.view(),
             "sharding: task 1, forward embedding: the weights of embedding are not gathered; gather them before "
             "[training, tasks 0 to 3: gather block 0, forward embedding, release embedding, gather head]");
 }
 
-/// Nothing is sent between a close, which may wait, and the next computation.
-TEST(Proof, NothingIsSentAfterAWait) {
+/// No collective starts between a close task, which may wait, and the next computation.
+TEST(Proof, NoCollectiveStartsBetweenAWaitAndTheNextComputation) {
   constexpr detail::Extent extent = detail::extent_of<test::Breaks<Breach::sent_after_wait>>;
   static_assert(extent.known && extent.good == 0);
   for (const Trial& trial : trials) {
@@ -126,7 +127,7 @@ TEST(Proof, NothingIsSentAfterAWait) {
   }
 }
 
-/// The first race of a list in which a task is exchanged with another.
+/// The first race of a schedule in which two tasks are swapped.
 Race race_after_swap(const Rules& rules, const Task& a, const Task& b) {
   Problem problem = trials.back().problem(rules.facts, false);
   problem.pass = Pass::train;
@@ -158,8 +159,8 @@ TEST(Proof, EventsOrderTheCommunicatorsOfBothAxes) {
       << "a sum that is sent before it is reduced";
 }
 
-/// A list that the judge accepts has no race: in lists of which a task is missing, repeated or moved.
-TEST(Proof, WhatTheJudgeAcceptsHasNoRace) {
+/// Schedules that the check accepts have no race, even if a task was removed, repeated or moved.
+TEST(Proof, AcceptedSchedulesHaveNoRace) {
   int accepted = 0;
   const auto expect = [&](const Schedule& list, const Problem& problem) {
     if (!judge(list, problem).holds()) return;
@@ -175,7 +176,7 @@ TEST(Proof, WhatTheJudgeAcceptsHasNoRace) {
         expect(list, tried.problem);
         auto at = list.insert(list.begin(), moved);
         expect(list, tried.problem);
-        for (; at + 1 != list.end(); ++at) {  // one place further
+        for (; at + 1 != list.end(); ++at) {  // moves the task one place further
           std::iter_swap(at, at + 1);
           expect(list, tried.problem);
         }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategies and numbers of ranks are different ways to do the same arithmetic.
+// Strategies and numbers of ranks change how the same arithmetic is distributed, not its result.
 #include <algorithm>
 #include <chrono>
 
@@ -15,7 +15,7 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-/// Whether a run follows one rank: losses 1e-5, weights 1e-4, relative.
+/// Whether a run matches one rank: relative difference at most 1e-5 in losses, 1e-4 in weights.
 bool follows(const RunResults& found, const RunResults& alone) {
   return largest_relative(found.losses, alone.losses) <= 1e-5 && largest_relative(found.weights, alone.weights) <= 1e-4;
 }
@@ -28,11 +28,11 @@ RunOptions grid_options(int ranks, int micro_batches, bool recompute) {
   return options;
 }
 
-/// Those that reduce after every micro-batch add ranks before micro-batches; those that reduce the last, the other way
-/// round. Each kind agrees to the bit, and so do both where there is one micro-batch. A second axis, and a layout that
-/// lets other weights share a matmul, sum in another order still. Only the last point is recomputed;
-/// tiling_test.cpp compares recomputed runs with others.
-TEST(Parity, StrategiesGiveTheSameLossesAndWeightsToTheBitAndFollowOneRank) {
+/// Strategies that reduce after every micro-batch sum over ranks before micro-batches; strategies that reduce only the
+/// last one sum over micro-batches first. Results are bit-identical within each kind, and across both with one
+/// micro-batch. A second axis, or a layout that joins other matmuls, sums in yet another order. Only the last point is
+/// recomputed; tiling_test.cpp compares recomputed runs with others.
+TEST(Parity, StrategiesAreBitIdenticalAndMatchOneRank) {
   const RunResults alone = run("fsdp2", grid_options(1, 1, false));
   EXPECT_LT(alone.losses.back(), 0.95 * alone.losses.front()) << "a test on weights that do not move shows nothing";
   for (const int ranks : sampled({1, 2, 3, 4}))
@@ -67,8 +67,8 @@ TEST(Parity, StrategiesGiveTheSameLossesAndWeightsToTheBitAndFollowOneRank) {
       }
 }
 
-/// A delay before every gather, reduction and the scalar sum in front of the optimizer.
-TEST(Parity, RandomDelaysChangeNoBit) {
+/// A delay before every gather, every reduction, and the scalar sum before the optimizer.
+TEST(Parity, RandomDelaysGiveBitIdenticalResults) {
   for (const auto stack : {"fsdp2", "zero1", "zero3", "replicated", "fsdp2:2", "hybrid:2:full"}) {
     RunOptions options = grid_options(4, 2, true);
     options.steps = 3;
@@ -79,11 +79,11 @@ TEST(Parity, RandomDelaysChangeNoBit) {
   }
 }
 
-TEST(Parity, ARunIsRepeatedToTheBit) {
+TEST(Parity, ARepeatedRunIsBitIdentical) {
   expect_same_bits(run("fsdp2", uneven_options(3)), run("fsdp2", uneven_options(3)));
 }
 
-TEST(Parity, ATiedHeadFollowsOneRankToo) {
+TEST(Parity, ATiedHeadMatchesOneRank) {
   RunOptions options = uneven_options(1);
   options.config.tied = true;
   const RunResults alone = run("fsdp2", options);
@@ -95,7 +95,7 @@ TEST(Parity, ATiedHeadFollowsOneRankToo) {
   expect_same_bits(run("replicated", options), first);
 }
 
-TEST(Parity, FamiliesWithBiasesNormsOfHeadsAndWindowsDoToo) {
+TEST(Parity, MistralAndQwenFamiliesMatchOneRank) {
   for (const char* const family : {"mistral", "qwen2", "qwen3"})
     for (const bool recompute : sampled({false, true})) {
       const auto options_on = [&](int ranks) {
@@ -113,8 +113,8 @@ TEST(Parity, FamiliesWithBiasesNormsOfHeadsAndWindowsDoToo) {
     }
 }
 
-/// These comparisons must be able to fail.
-TEST(Parity, ARankThatStepsOnItsOwnGradientsIsFound) {
+/// Checks that these comparisons can fail.
+TEST(Parity, ARankThatSkipsGradientReductionIsDetected) {
   const RunResults alone = run("fsdp2", uneven_options(1));
   RunOptions options = uneven_options(2);
   const RunResults sound = run("watched", options);
@@ -129,9 +129,9 @@ TEST(Parity, ARankThatStepsOnItsOwnGradientsIsFound) {
   EXPECT_GT(tensors_that_differ(broken.weights, sound.weights).size(), 20u);
 }
 
-/// A bf16 has 8 significant bits: each rounding is off by at most 2^-9. A block rounds its stream about ten times in a
-/// row and three blocks make some 30 independent roundings: sqrt(30) x 2^-9, about 1 %, of the logits, and of a loss of
-/// a few nats.
+/// A bf16 has 8 significant bits: each rounding is off by at most 2^-9. A block rounds its stream about ten times in
+/// sequence, so three blocks make about 30 independent roundings: an error of sqrt(30) x 2^-9, about 1 %, in the logits
+/// and in a loss of a few nats.
 TEST(Parity, Bf16FollowsTheLossCurveOfFp32WithinOnePercent) {
   for (const int ranks : {1, 3}) {
     RunOptions options = uneven_options(ranks);
@@ -145,7 +145,7 @@ TEST(Parity, Bf16FollowsTheLossCurveOfFp32WithinOnePercent) {
   }
 }
 
-TEST(Parity, ClippingAtEachStepFollowsOneRanksNormWithNaNInThePadding) {
+TEST(Parity, ClippingMatchesOneRanksNormWithNaNInThePadding) {
   RunOptions options = uneven_options(1);
   options.clip = 0.1;
   const RunResults alone = run("fsdp2", options);

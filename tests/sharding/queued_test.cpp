@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// On an asynchronous device, collectives and copies run beside computation. Events must order what touches the same
-// memory, and there must be none too many.
+// On an asynchronous device, collectives and copies overlap with computation. Events must order all accesses to the
+// same memory, and no event may be redundant.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -23,7 +23,7 @@ std::string queued(const char* stack) { return std::string(stack) + "/queued"; }
 
 RunOptions short_options(int ranks, int micro_batches) { return with_steps(3, uneven_options(ranks, micro_batches)); }
 
-/// Block inputs go to host memory and come back, blocks are recomputed.
+/// Block inputs are offloaded to host memory and fetched again; blocks are recomputed.
 RunOptions offload_options(int ranks, int micro_batches, double share = 1) {
   RunOptions options = short_options(ranks, micro_batches);
   options.units.recompute = true;
@@ -33,7 +33,7 @@ RunOptions offload_options(int ranks, int micro_batches, double share = 1) {
 
 class Queued : public ::testing::TestWithParam<QueuedCase> {};
 
-TEST_P(Queued, GivesTheBitsOfTheCpuAndEveryAccessIsOrdered) {
+TEST_P(Queued, IsBitIdenticalToTheCpuAndFreeOfRaces) {
   const auto [stack, ranks] = GetParam();
   for (const RunOptions& options : sampled({short_options(ranks, 1), short_options(ranks, 2),
                                             offload_options(ranks, 2, 0.3), offload_options(ranks, 2)})) {
@@ -51,7 +51,7 @@ TEST_P(Queued, GivesTheBitsOfTheCpuAndEveryAccessIsOrdered) {
   }
 }
 
-TEST_P(Queued, TheHostIsAStepAheadOfTheDevice) {
+TEST_P(Queued, TheHostCanRunOneStepAheadOfTheDevice) {
   const auto [stack, ranks] = GetParam();
   for (RunOptions options : {short_options(ranks, 2), offload_options(ranks, 1)}) {
     options.steps = 5;
@@ -65,7 +65,7 @@ TEST_P(Queued, TheHostIsAStepAheadOfTheDevice) {
   }
 }
 
-TEST_P(Queued, NoEventCanBeLeftOut) {
+TEST_P(Queued, OmittingAnyEventCausesARace) {
   const auto [stack, ranks] = GetParam();
   RunOptions options = offload_options(ranks, 2);
   options.steps = 2;
@@ -82,10 +82,11 @@ TEST_P(Queued, NoEventCanBeLeftOut) {
 INSTANTIATE_TEST_SUITE_P(Strategies, Queued, ::testing::ValuesIn(queued_cases),
                          [](const auto& info) { return test_name(info.param.stack); });
 
-// Training steps as graphs, on an asynchronous device that keeps CUDA's rules of capturing: a step waits for nothing of
-// the one before, all its queues begin and end on one stream, and it finds its batch at the same place.
+// Training steps as graphs, on an asynchronous device with CUDA's rules for graph capture: a step does not wait for
+// events of the previous step, all its queues fork from and join one stream, and its batch is always at the same
+// address.
 
-/// Other tokens every step; the same ones are ignored.
+/// Tokens change in every step; the positions of ignored targets stay the same.
 RunOptions changing_options(int ranks, int micro_batches) {
   RunOptions options = uneven_options(ranks, micro_batches);
   options.steps = 5;
@@ -103,16 +104,16 @@ RunOptions changing_options(int ranks, int micro_batches) {
   return options;
 }
 
-/// The same bits as without graphs; one graph for all steps but the first.
+/// Expects results bit-identical to a run without graphs, and one graph for all steps except the first.
 void expect_graphs(const std::string& stack, const std::string& queued, RunOptions options) {
-  const bool over_nccl = queued == "/nccl";  // which adds up the ranks of a later micro-batch in an order of its own
+  const bool over_nccl = queued == "/nccl";  // NCCL sums later micro-batches over ranks in a different order
   const RunResults expected = run(over_nccl ? stack + queued : stack, options);
   options.graphs = true;
   const RunResults found = run(stack + queued, options);
   EXPECT_EQ(found.races, Names{});
   EXPECT_EQ(found.captured, 1);
   EXPECT_EQ(found.launched, options.steps - 1);
-  // The other run's first step collects its gradients, too.
+  // The first step of the other run also collects its gradients.
   EXPECT_TRUE(
       std::equal(found.traffic.begin() + 1, found.traffic.end(), expected.traffic.begin() + 1, expected.traffic.end()));
   EXPECT_EQ(found.losses, expected.losses);
@@ -124,7 +125,7 @@ void expect_graphs(const std::string& stack, const std::string& queued, RunOptio
 
 class Graphs : public ::testing::TestWithParam<QueuedCase> {};
 
-TEST_P(Graphs, OfAllRanksGiveTheBitsOfStepsThatAreQueued) {
+TEST_P(Graphs, OfAllRanksAreBitIdenticalToQueuedSteps) {
   const auto [stack, ranks] = GetParam();
   expect_graphs(stack, "/nccl", changing_options(ranks, 2));
 }
@@ -132,7 +133,7 @@ TEST_P(Graphs, OfAllRanksGiveTheBitsOfStepsThatAreQueued) {
 INSTANTIATE_TEST_SUITE_P(Strategies, Graphs, ::testing::ValuesIn(queued_cases),
                          [](const auto& info) { return test_name(info.param.stack); });
 
-TEST(GraphsOfOneRank, GiveTheBitsOfTheCpuWhileTheHostIsAStepAhead) {
+TEST(GraphsOfOneRank, AreBitIdenticalToTheCpuWithTheHostOneStepAhead) {
   for (const bool far : {false, true}) {
     RunOptions options = changing_options(1, 2);
     options.units = {.recompute = far, .offload_inputs = far ? 1.0 : 0.0};
@@ -142,7 +143,7 @@ TEST(GraphsOfOneRank, GiveTheBitsOfTheCpuWhileTheHostIsAStepAhead) {
   }
 }
 
-TEST(GraphsOfOneRank, AreRefusedWhereAStepIsNotLikeTheOthers) {
+TEST(GraphsOfOneRank, RefuseAStepThatDiffersFromTheCapturedOne) {
   RunOptions options = changing_options(1, 1);
   options.batch = [deal = options.batch](const Place& place) {
     std::vector<Window> windows = deal(place);
@@ -153,15 +154,15 @@ TEST(GraphsOfOneRank, AreRefusedWhereAStepIsNotLikeTheOthers) {
   EXPECT_THROW(run("fsdp2/queued", options), LogicError) << "a target more is ignored";
 }
 
-TEST(GraphsOfOneRank, AreRefusedWhereNothingKeepsThem) {
+TEST(GraphsOfOneRank, AreRefusedOnDevicesAndCommunicatorsWithoutCapture) {
   RunOptions options = changing_options(2, 1);
   options.graphs = true;
   EXPECT_THROW(run("fsdp2", options), InputError) << "a CPU";
   EXPECT_THROW(run("fsdp2/queued", options), InputError) << "hosts take part in collectives";
 }
 
-/// What CUDA refuses, and what it would leave out of a graph without a word.
-TEST(Capture, RefusesWhatNoGraphCanHold) {
+/// Operations that CUDA refuses during capture, and operations that it would silently omit from a graph.
+TEST(Capture, RefusesOperationsThatCannotBeCaptured) {
   using testing::QueuedEvent;
   using testing::WorkGraph;
   using testing::WorkQueue;
@@ -194,8 +195,8 @@ TEST(Capture, RefusesWhatNoGraphCanHold) {
   EXPECT_EQ(done, 2);
 }
 
-// All strategies over a double of NCCL: what they call is what NCCL takes, the same on all ranks, and nothing is left
-// to chance.
+// All strategies over a fake NCCL: all calls are valid NCCL calls and the same on all ranks, and results are
+// deterministic.
 
 struct Case {
   const char* stack;
@@ -209,15 +210,16 @@ const Case cases[] = {{"fsdp2", {1, 3, 8}},      {"fsdp2:no-reshard", {2, 5}},
                       {"fsdp2:2", {4, 6}},       {"hybrid:2", {4, 8}},
                       {"hybrid:2:full", {4, 6}}};
 
-/// Strategies under which the contributions of ranks are added in their order, whatever NCCL would do.
+/// Strategies that sum the contributions of ranks in rank order, independently of NCCL's order.
 const Case cases_in_pieces[] = {{"fsdp2:pieces=6", {1, 3, 4}}, {"zero2:pieces=6", {2, 8}}, {"zero3:pieces=6", {5}}};
 
 class OverNccl : public ::testing::TestWithParam<Case> {};
 
-TEST_P(OverNccl, GivesTheBitsOfThreads) {
+TEST_P(OverNccl, IsBitIdenticalToThreads) {
   for (const int ranks : GetParam().ranks) {
     SCOPED_TRACE(ranks);
-    // NCCL adds up the ranks, and the sum is added to that of the micro-batch before: threads add rank after rank.
+    // NCCL sums over ranks first and adds this sum to that of earlier micro-batches; threads add rank after rank.
+    // Therefore one micro-batch is used without pieces.
     const int pieces = std::visit([](const auto& strategy) { return sharding::facts_of(strategy).pieces; },
                                   any_strategy(GetParam().stack));
     RunOptions options = uneven_options(ranks, pieces > 0 ? sharding::micro_batches_of(pieces, ranks) : 1);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The trainer on an asynchronous device, which reads what came of a step when the next one is on its way.
+// The trainer on an asynchronous device, which reads the results of a step while the next one is in flight.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -37,7 +37,7 @@ train::TrainOptions options_of(const TemporaryFolder& folder, const std::string&
   return options;
 }
 
-/// Some steps overflow, and the loss scale falls.
+/// Options with which some steps overflow and the loss scale decreases.
 void overflow(train::TrainOptions& options) {
   options.clip = 0;
   options.lr = 300;
@@ -45,7 +45,7 @@ void overflow(train::TrainOptions& options) {
   options.loss_scale = "dynamic:1267650600228229401496703205376";
 }
 
-/// The metrics file's lines, without what depends on time, the run's name and the device's memory.
+/// The lines of the metrics file without values that depend on time, checkpoint path or device memory.
 std::vector<nlohmann::json> lines(const train::TrainOptions& options) {
   std::ifstream file(*options.metrics);
   std::vector<nlohmann::json> list;
@@ -54,7 +54,7 @@ std::vector<nlohmann::json> lines(const train::TrainOptions& options) {
     for (const char* key : {"peak_bytes", "tokens_per_second", "step_seconds", "tflops", "mfu", "mfu_peak", "seconds",
                             "first_step_seconds", "collective_seconds", "straggler", "checkpoint"})
       object.erase(key);
-    if (object.value("event", "") == "summary") object.erase("traffic");  // ranks agree on paths, and sample
+    if (object.value("event", "") == "summary") object.erase("traffic");  // includes paths and samples
     list.push_back(object);
   }
   return list;
@@ -72,7 +72,7 @@ class QueuedTrainer : public ::testing::Test {
   TemporaryFolder folder;
 };
 
-TEST_F(QueuedTrainer, WritesTheMetricsOfTheCpuAStepLater) {
+TEST_F(QueuedTrainer, WritesTheMetricsOfTheCpuOneStepLater) {
   for (const char* clip : {"off", "on"}) {
     train::TrainOptions cpu = options_of(folder, std::string("cpu-") + clip);
     train::TrainOptions queued = options_of(folder, std::string("queued-") + clip);
@@ -101,7 +101,7 @@ TEST_F(QueuedTrainer, WritesTheSameMetricsWithGraphs) {
   }
 }
 
-TEST_F(QueuedTrainer, WritesTheCpusSamplesWhichChangeNothingOfTheRun) {
+TEST_F(QueuedTrainer, WritesTheSamplesOfTheCpuWithoutAffectingTheRun) {
   for (const int ranks : {1, 2}) {
     const auto with_samples = [&](const std::string& name) {
       train::TrainOptions options = options_of(folder, name + std::to_string(ranks));
@@ -113,7 +113,7 @@ TEST_F(QueuedTrainer, WritesTheCpusSamplesWhichChangeNothingOfTheRun) {
     train::TrainOptions plain = with_samples("plain"), graphs = with_samples("graphs");
     const train::TrainOptions cpu = with_samples("cpu"), queued = with_samples("queued");
     plain.sample_prompt.reset();
-    graphs.cuda_graphs = ranks == 1;  // hosts take part in its collectives
+    graphs.cuda_graphs = ranks == 1;  // with several ranks, hosts take part in collectives
     train_on_cpu(cpu);
     for (const train::TrainOptions& options : {plain, queued, graphs})
       EXPECT_EQ(train_queued(options), std::vector<std::string>());
@@ -125,27 +125,28 @@ TEST_F(QueuedTrainer, WritesTheCpusSamplesWhichChangeNothingOfTheRun) {
   }
 }
 
-TEST_F(QueuedTrainer, GoesOnWhereItStopped) {
+TEST_F(QueuedTrainer, ResumesFromACheckpoint) {
   train::TrainOptions whole = options_of(folder, "whole"), rest = options_of(folder, "rest");
   train_queued(whole);
   rest.resume = folder.path() / "whole" / "step-00000003";
   train_queued(rest);
   auto expected = lines(whole);
-  expected.erase(expected.begin() + 1, expected.begin() + 5);  // three steps and a validation
+  expected.erase(expected.begin() + 1, expected.begin() + 5);  // removes three steps and a validation
   auto found = lines(rest);
   expected.front() = found.front();
   EXPECT_EQ(found, expected);
 }
 
-/// Queues take a millisecond for each work, beside which the pauses of a busy machine are short, and hold few.
+/// Queues with a small capacity and one millisecond per operation, which is long compared with the pauses of a busy
+/// machine.
 struct SlowQueues {
   SlowQueues() { testing::WorkQueue::slow_down(std::chrono::milliseconds(1), 16); }
   SlowQueues(const SlowQueues&) = delete;
   ~SlowQueues() { testing::WorkQueue::slow_down({}, 0); }
 };
 
-/// The device has room for a small part of a step, so that the host enqueues as fast as the device computes.
-TEST_F(QueuedTrainer, TheTimeOfTheLastStepIsThatOfTheOthers) {
+/// The queue holds only a small part of a step, so that the host enqueues as fast as the device computes.
+TEST_F(QueuedTrainer, TheLastStepTakesAsLongAsTheOthers) {
   train::TrainOptions options = options_of(folder, "slow");
   options.launch.ranks = 1;
   options.steps = 5;
@@ -170,7 +171,7 @@ TEST_F(QueuedTrainer, TheTimeOfTheLastStepIsThatOfTheOthers) {
   EXPECT_LT(summary.at("first_step_seconds"), summary.at("seconds").get<double>() - 3 * usual);
 }
 
-TEST_F(QueuedTrainer, SkipsTheStepsThatOverflowBeforeTheHostKnows) {
+TEST_F(QueuedTrainer, SkipsOverflowingStepsOnTheDevice) {
   train::TrainOptions options = options_of(folder, "scaled");
   overflow(options);
   train_queued(options);
@@ -181,11 +182,11 @@ TEST_F(QueuedTrainer, SkipsTheStepsThatOverflowBeforeTheHostKnows) {
     if (line.contains("skipped")) skipped.push_back(line["step"]);
   }
   EXPECT_EQ(skipped, (std::vector{3, 4, 5, 6, 7}));
-  // Step 5 was on its way before 4 was known; validations wait for 3 and for 6.
+  // Step 5 was in flight before the result of step 4 was known; the validations wait for steps 3 and 6.
   EXPECT_EQ(halvings, (std::vector{0, 0, 0, 1, 1, 2, 3}));
 }
 
-TEST_F(QueuedTrainer, StopsWhereALossIsNoNumber) {
+TEST_F(QueuedTrainer, StopsAtANonFiniteLoss) {
   train::TrainOptions options = options_of(folder, "broken");
   options.lr = 1e30;
   EXPECT_THROW(train_queued(options), Error);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs within a budget for gathered weights: the bytes that they take, what they gather, and their bits.
+// Runs within a budget for gathered weights: their memory, the number of gathers, and bit-identical results.
 #include <cstdint>
 #include <map>
 #include <string>
@@ -14,7 +14,7 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-/// Steps and an evaluation, of the model of three blocks that are larger than embedding and head together.
+/// Steps and an evaluation of a model with three blocks, each larger than embedding and head together.
 RunOptions options_of(int ranks, int micro_batches) {
   RunOptions options = with_steps(2, uneven_options(ranks, micro_batches));
   options.fewer_sequences = false;
@@ -25,7 +25,7 @@ RunOptions options_of(int ranks, int micro_batches) {
 
 std::int64_t gathered_memory(const RunResults& results) { return used_bytes(results, device::MemoryKind::gathered); }
 
-/// How often each group was gathered in the recorded passes, by its index.
+/// The number of gathers of each group in the recorded passes, by group index.
 std::map<int, int> gathers(const std::vector<comm::Record>& records) {
   std::map<int, int> counts;
   for (const comm::Record& record : records)
@@ -43,7 +43,7 @@ void expect_the_same_bits(const RunResults& found, const RunResults& expected) {
   EXPECT_EQ(found.last_evaluation, expected.last_evaluation);
 }
 
-TEST(ResidencyRuns, StayInTheBudgetTakeThePlannedBytesAndHaveTheBitsOfThePlainStrategy) {
+TEST(ResidencyRuns, StayWithinBudgetAndAreBitIdenticalToThePlainStrategy) {
   for (const std::string& strategy :
        sampled<std::string>({"fsdp2", "zero3", "fsdp2:prefetch=0", "hybrid:2", "hybrid:2:full", "zero3:persist=19"}))
     for (const int micro_batches : sampled({1, 3})) {
@@ -64,7 +64,7 @@ TEST(ResidencyRuns, StayInTheBudgetTakeThePlannedBytesAndHaveTheBitsOfThePlainSt
     }
 }
 
-TEST(ResidencyRuns, OfPiecesHaveTheBitsOfPieces) {
+TEST(ResidencyRuns, WithPiecesAreBitIdenticalToPiecesWithoutABudget) {
   RunOptions options = options_of(2, 2);
   const RunResults plain = run("fsdp2:pieces=4/run-time", options);
   const RunResults found = run(with_budget("fsdp2", gathered_memory(plain) * 3 / 2) + ":pieces=4/run-time", options);
@@ -72,7 +72,7 @@ TEST(ResidencyRuns, OfPiecesHaveTheBitsOfPieces) {
   EXPECT_LT(found.records.size(), plain.records.size());
 }
 
-TEST(ResidencyRuns, OnAnAsynchronousDeviceHaveTheBitsOfThePlainStrategyWithoutARace) {
+TEST(ResidencyRuns, OnAnAsynchronousDeviceAreBitIdenticalWithoutRaces) {
   if (sanitized) GTEST_SKIP() << "stacks on queues are not built under a sanitizer";
   const RunOptions options = options_of(2, 2);
   const RunResults plain = run("fsdp2/queued", options);
@@ -84,10 +84,10 @@ TEST(ResidencyRuns, OnAnAsynchronousDeviceHaveTheBitsOfThePlainStrategyWithoutAR
   EXPECT_LT(found.records.size(), plain.records.size());
 }
 
-/// Groups: the embedding 0, blocks 1 to 3, the head 4. Two blocks fill the slots of fsdp2. With three, a block and the
-/// last one are held for the step, and the others, no two of which follow each other, take turns in one slot. With four
-/// everything is held, since embedding and head are small.
-TEST(ResidencyRuns, GatherWhatTheFormulasSay) {
+/// Groups: embedding 0, blocks 1 to 3, head 4. The slots of fsdp2 have the size of two blocks. With three blocks of
+/// memory, one block and the last block stay gathered for the step, and the others, which are never adjacent, alternate
+/// in one slot. With four, all groups stay gathered, since embedding and head are small.
+TEST(ResidencyRuns, GatherAsOftenAsTheFormulas) {
   for (const int m : sampled({1, 3})) {
     RunOptions options = options_of(2, m);
     options.evaluated.clear();
@@ -110,7 +110,7 @@ TEST(ResidencyRuns, GatherWhatTheFormulasSay) {
   }
 }
 
-TEST(ResidencyRuns, RefuseABudgetThatHoldsNoUnitOnEveryRank) {
+TEST(ResidencyRuns, RefuseABudgetBelowOneUnitOnEveryRank) {
   EXPECT_INPUT_ERROR(run("fsdp2:budget=100", options_of(2, 1)),
                      "a budget of 100 bytes for gathered weights is too small; ");
   EXPECT_INPUT_ERROR(run("fsdp2:budget=auto", options_of(2, 1)), "give bytes, as in budget=512MiB");

@@ -23,7 +23,7 @@ namespace {
 
 using namespace test;
 
-/// A model's training, and its evaluation, which uses the same slots.
+/// The training step of a model and its evaluation, which uses the same slots.
 struct Passes {
   Problem step;
   Rules rules = {};
@@ -44,7 +44,7 @@ struct Passes {
   struct Cost {
     std::int64_t slots = 0, gathered = 0;
   };
-  /// What a choice costs, read off the schedules.
+  /// The cost of a choice, computed from the schedules.
   Cost cost(const std::vector<Hold>& holds) const {
     Cost cost;
     SlotSizes sizes;
@@ -61,7 +61,7 @@ struct Passes {
   }
 };
 
-/// A model of `blocks` blocks, whose groups have these elements: the embedding, the blocks, the head.
+/// A model whose groups have these numbers of elements: the embedding, the blocks, the head.
 Passes model(const std::vector<std::int64_t>& elements, int micro_batches, bool tied = false) {
   std::vector<UnitUse> units(elements.size());
   for (const auto& [unit, use] : ranges::views::enumerate(units)) use.groups = {static_cast<int>(unit)};
@@ -74,7 +74,7 @@ Passes model(const std::vector<std::int64_t>& elements, int micro_batches, bool 
   return passes;
 }
 
-/// Calls f(holds) for all choices.
+/// Calls f(holds) for every possible choice.
 template <class F>
 void each_choice(std::vector<Hold>& holds, std::size_t group, const F& f) {
   if (group == holds.size()) return f(holds);
@@ -84,7 +84,7 @@ void each_choice(std::vector<Hold>& holds, std::size_t group, const F& f) {
   }
 }
 
-TEST(Residency, IsTheBestOfAllChoicesForRandomSizesBudgetsAndMicroBatches) {
+TEST(Residency, IsOptimalForRandomSizesBudgetsAndMicroBatches) {
   std::mt19937 random(1);
   const auto below = [&](int count) { return static_cast<int>(random() % static_cast<unsigned>(count)); };
   int refused = 0, longer = 0;
@@ -124,20 +124,21 @@ TEST(Residency, IsTheBestOfAllChoicesForRandomSizesBudgetsAndMicroBatches) {
   EXPECT_GT(longer, 10);
 }
 
-/// With a prefetch of one, two slots are for uses. Each more holds a block for the step, which saves all but one of two
-/// gathers a micro-batch; the last block, the embedding and the head have one gather a micro-batch. Once no two units
-/// that follow each other are left, one slot is for uses, and one of the latter is held in the other.
+/// With a prefetch depth of one, two slots serve single uses. Each additional slot keeps a block for the whole step,
+/// which then needs one gather per step instead of two per micro-batch; the last block, the embedding and the head
+/// have one gather per micro-batch. Once no two adjacent units share the slots for uses, one such slot suffices, and
+/// the other keeps one of the latter units.
 std::int64_t gathers_of_equal_units(std::int64_t blocks, std::int64_t micro_batches, std::int64_t slots) {
   const std::int64_t units = blocks + 2;
   if (slots >= units) return units;
   const std::int64_t held = slots - 2, twice = std::min(held, blocks - 1);
-  const std::int64_t apart = 2 + (blocks - 1) / 2;  // embedding, head, and every other block between
+  const std::int64_t apart = 2 + (blocks - 1) / 2;  // embedding, head, and every second block between them
   return (units + blocks - 1) * micro_batches - twice * (2 * micro_batches - 1) -
          (held - twice + (units - slots + 1 <= apart)) * (micro_batches - 1);
 }
 
-TEST(Residency, OfEqualUnitsIsTheClosedForm) {
-  using Blocks = std::vector<std::int64_t>;  // of 4 all choices are tried
+TEST(Residency, OfEqualUnitsMatchesTheClosedForm) {
+  using Blocks = std::vector<std::int64_t>;  // with 4 blocks the search is exhaustive
   for (const std::int64_t blocks : fsdp::test::sanitized ? Blocks{4, 10} : Blocks{4, 10, 20})
     for (const int micro_batches : {1, 2, 3})
       for (std::int64_t slots = 2; slots <= blocks + 3; ++slots) {
@@ -150,7 +151,7 @@ TEST(Residency, OfEqualUnitsIsTheClosedForm) {
       }
 }
 
-TEST(Residency, OfManyUnitsGathersNoMoreThanTheBoundIsBelow) {
+TEST(Residency, OfManyUnitsFitsTheBudgetAndRespectsTheLowerBound) {
   std::mt19937 random(2);
   for (int trial = 0; trial < (fsdp::test::sanitized ? 2 : 6); ++trial) {
     std::vector<std::int64_t> elements(26);
@@ -171,8 +172,8 @@ TEST(Residency, OfManyUnitsGathersNoMoreThanTheBoundIsBelow) {
   }
 }
 
-/// Two large units never follow each other in the step, and do in the other pass.
-TEST(Residency, IsWithinTheBudgetInAllPassesThatUseTheSlots) {
+/// Two large units are never adjacent in the step, but are adjacent in the other pass.
+TEST(Residency, StaysWithinTheBudgetInAllPassesThatUseTheSlots) {
   const Passes passes = model({1, 9, 1, 9, 1}, 1);
   Problem other = passes.evaluation();
   for (const int unit : {1, 3, 0, 2}) other.order.push_back({.action = Action::forward, .unit = unit});
@@ -183,7 +184,7 @@ TEST(Residency, IsWithinTheBudgetInAllPassesThatUseTheSlots) {
   EXPECT_EQ(choose_residency(schedule_of, {&passes.step, 1}, {&other, 1}, {.bytes = 18}).slot_bytes, 18);
 }
 
-TEST(Residency, GathersNoMoreThanOneHoldForAllInItsBytes) {
+TEST(Residency, GathersNoMoreThanAUniformHoldWithTheSameMemory) {
   std::mt19937 random(3);
   for (int trial = 0; trial < 20; ++trial) {
     std::vector<std::int64_t> elements(trial % 2 == 0 ? 5 : 16);
@@ -197,20 +198,20 @@ TEST(Residency, GathersNoMoreThanOneHoldForAllInItsBytes) {
   }
 }
 
-TEST(Residency, RefusesABudgetThatHoldsNoUnitAndSaysWhatWouldDo) {
+TEST(Residency, RefusesABudgetBelowOneUnitAndReportsTheMinimum) {
   const Passes passes = model({5, 9, 9, 5}, 1);
   EXPECT_INPUT_ERROR(passes.within(17),
                      "a budget of 17 bytes for gathered weights is too small; 18 would do, or cut the model");
   EXPECT_EQ(passes.within(18).slot_bytes, 18);
 }
 
-TEST(Residency, AndALiveBoundAreTwoBoundsOfTheSame) {
+TEST(Residency, RefusesABudgetTogetherWithALiveBound) {
   Passes passes = model({5, 9, 9, 5}, 1);
   passes.rules.live_bound = 100;
   EXPECT_INPUT_ERROR(passes.within(100), "a bound of 100 live elements and a budget for gathered weights both say");
 }
 
-TEST(Budget, OfAStrategyThatSaysItselfHowLongWeightsAreHeldIsRefused) {
+TEST(Budget, IsRefusedForStrategiesThatFixHowLongWeightsAreKept) {
   EXPECT_INPUT_ERROR(facts_of(FullyShard<ReshardAfterForward::no>{.budget = 1}), "leave the budget out");
   EXPECT_EQ(facts_of(FullyShard<>{.budget = 5}).budget, 5);
   EXPECT_EQ(facts_of(Reproducible<Zero3>{{.budget = 5}, 8}).budget, 5);

@@ -8,7 +8,7 @@
 namespace fsdp::test {
 namespace {
 
-TEST(Resume, ReadsEveryValueToTheBitWhateverWroteIt) {
+TEST(Resume, ReadsBitIdenticalValuesWrittenByAnyStrategy) {
   for (const auto writer : {"fsdp2", "zero3", "replicated"}) {
     const TemporaryFolder folder;
     const RunResults saved = run(writer, saving(3, folder.path()));
@@ -22,7 +22,7 @@ TEST(Resume, ReadsEveryValueToTheBitWhateverWroteIt) {
   }
 }
 
-TEST(Resume, GoesOnToTheBitOnTheSameRanks) {
+TEST(Resume, IsBitIdenticalOnTheSameRanks) {
   for (const auto stack : {"fsdp2", "zero3", "replicated", "fsdp2/bf16"}) {
     const TemporaryFolder folder;
     run(stack, saving(3, folder.path()));
@@ -30,7 +30,7 @@ TEST(Resume, GoesOnToTheBitOnTheSameRanks) {
   }
 }
 
-TEST(Resume, FollowsOnOtherRanks) {
+TEST(Resume, MatchesApproximatelyOnOtherRanks) {
   const TemporaryFolder folder;
   run("fsdp2", saving(3, folder.path()));
   const RunResults resumed = run("zero3", resuming(2, 10, folder.path()));

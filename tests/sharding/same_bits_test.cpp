@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A step that is cut into pieces has the same bits on any number of ranks: losses, norms, gradients, weights, states.
+// A step that is cut into pieces is bit-identical on any number of ranks: losses, norms, gradients, weights, states.
 #include <algorithm>
 #include <random>
 
@@ -13,7 +13,7 @@
 namespace fsdp::test {
 namespace {
 
-/// The norms are the same, too, as pieces are added in one order.
+/// Norms are also bit-identical, since pieces are summed in a fixed order.
 void expect_same_step(const RunResults& found, const RunResults& expected) {
   expect_same_bits(found, expected);
   EXPECT_EQ(found.norms, expected.norms);
@@ -21,7 +21,7 @@ void expect_same_step(const RunResults& found, const RunResults& expected) {
 
 using Names = std::vector<std::string>;
 
-/// Steps of 11 windows in so many pieces, which are uneven, on so many ranks. A piece without a window has no targets.
+/// Steps of 11 windows in `pieces` uneven pieces on `ranks` ranks. A piece without a window has no targets.
 RunOptions pieces_options(int pieces, int ranks) {
   RunOptions options = uneven_options(ranks, sharding::micro_batches_of(pieces, ranks));
   options.most_sequences = most_dealt(11, pieces, 1);
@@ -36,14 +36,14 @@ std::string in_pieces(std::string_view strategy, int pieces, std::string_view st
   return message(strategy, ":pieces=", pieces, stack);
 }
 
-TEST(SameBits, OnAnyNumberOfRanksUnderEveryStrategyOfTheFamily) {
+TEST(SameBits, OnAnyNumberOfRanksUnderEveryStrategyWithPieces) {
   for (const int pieces : sampled({12, 8})) {
     const RunResults expected = run(in_pieces("fsdp2", pieces), pieces_options(pieces, pieces));
     EXPECT_LT(expected.losses.back(), expected.losses.front());
     for (const int ranks : sampled({1, 2, 3, 5, 6, 8}))
       for (const std::string_view strategy :
            sampled<std::string_view>({"fsdp2", "zero2", "zero3:persist=20:prefetch=2"})) {
-        if (pieces == 8 && strategy == "zero2") continue;  // tests/long.sh same_bits has all
+        if (pieces == 8 && strategy == "zero2") continue;  // tests/long.sh same_bits runs all cases
         SCOPED_TRACE(message(strategy, ", ", pieces, " pieces, ", ranks, " ranks"));
         const RunResults found = run(in_pieces(strategy, pieces), pieces_options(pieces, ranks));
         expect_same_step(found, expected);
@@ -59,9 +59,9 @@ TEST(SameBits, OnAnyNumberOfRanksUnderEveryStrategyOfTheFamily) {
   }
 }
 
-/// Sizes where tensors of a block are adjacent as they are packed and not at multiples of 64 elements, or the reverse;
-/// and a threshold between the tensors of one matmul.
-TEST(SameBits, WhateverTheLayoutAndThePersistentTensorsAre) {
+/// Sizes at which tensors of a block are adjacent when packed but not when aligned to 64 elements, or the reverse, and
+/// a persistence threshold between the sizes of tensors of one matmul.
+TEST(SameBits, ForAnyLayoutAndPersistentTensors) {
   for (const std::int64_t hidden : {24, 64}) {
     const auto options_of = [&](int ranks) {
       RunOptions options = pieces_options(3, ranks);
@@ -72,7 +72,7 @@ TEST(SameBits, WhateverTheLayoutAndThePersistentTensorsAre) {
       return options;
     };
     const RunResults expected = run(in_pieces("fsdp2", 3), options_of(1));
-    const std::string between = message("zero3:persist=", hidden * hidden / 4);  // of k and v, not of q
+    const std::string between = message("zero3:persist=", hidden * hidden / 4);  // persistent: k and v, but not q
     for (const auto& [strategy, stack] : std::vector<std::pair<std::string, std::string>>{
              {"fsdp2", "/layout=rows/run-time"}, {"zero3", "/layout=owned/run-time"}, {between, "/run-time"}})
       for (const int ranks : sampled({1, 2})) {
@@ -82,7 +82,7 @@ TEST(SameBits, WhateverTheLayoutAndThePersistentTensorsAre) {
   }
 }
 
-TEST(SameBits, RecomputedTiledAndWithTiedWeights) {
+TEST(SameBits, WithRecomputationTilingAndTiedWeights) {
   const auto options_of = [](int ranks) {
     RunOptions options = pieces_options(6, ranks);
     options.units.recompute = true;
@@ -97,15 +97,15 @@ TEST(SameBits, RecomputedTiledAndWithTiedWeights) {
   }
 }
 
-TEST(SameBits, DifferWithoutPieces) {
+TEST(SameBits, ResultsDependOnTheNumberOfRanksWithoutPieces) {
   const RunResults alone = run("fsdp2/run-time", uneven_options(1, 4)),
                    two = run("fsdp2/run-time", uneven_options(2, 2));
   EXPECT_NE(alone.losses, two.losses);
   EXPECT_NE(tensors_that_differ(alone.weights, two.weights), Names{});
 }
 
-// Digests are the same on any number of ranks and show where two runs part; a verification names the rank that computes
-// or remembers wrongly.
+// Digests are the same on any number of ranks and identify where two runs diverge; a verification reports the rank with
+// a computation or memory error.
 
 constexpr int pieces = 4;
 
@@ -127,7 +127,7 @@ RunResults digested(std::string_view strategy, RunOptions options) {
 TEST(Digests, AreTheSameOnAnyNumberOfRanks) {
   const RunResults expected = digested("fsdp2", options_on(4));
   ASSERT_EQ(expected.digests.size(), 2u);
-  // 4 pieces of 4 forward and 4 backward streams, then gradients and weights of 5 units.
+  // 4 pieces with 4 forward and 4 backward streams each, then the gradients and weights of 5 units.
   EXPECT_EQ(expected.digests.front().size(), 4u * 8 + 2 * 5);
   for (const int ranks : {1, 2, 3})
     for (const std::string_view strategy : {"fsdp2", "zero3"})
@@ -144,14 +144,14 @@ TEST(Digests, DoNotDependOnHowParametersAreGrouped) {
   EXPECT_EQ(digested("zero3:persist=32", options_on(2)).digests, expected.digests);
 }
 
-/// The first digest that two runs do not share.
+/// The first digest that differs between two runs.
 StepDigest first_that_differs(const RunResults& a, const RunResults& b) {
   for (const auto& [mine, other] : ranges::views::zip(a.digests, b.digests))
     if (const auto at = std::ranges::mismatch(mine, other).in1; at != mine.end()) return *at;
   return {};
 }
 
-TEST(Digests, ShowWhereTwoRunsPart) {
+TEST(Digests, IdentifyWhereTwoRunsDiverge) {
   const RunResults usual = digested("fsdp2", options_on(2));
   RunOptions other = options_on(2);
   other.batch = [deal = other.batch](const Place& place) {
@@ -171,7 +171,7 @@ TEST(Digests, ShowWhereTwoRunsPart) {
   EXPECT_EQ(weight.name, "block 0");
 }
 
-TEST(Verification, FindsNothingWhereNothingIsWrongAndChangesNoBit) {
+TEST(Verification, ReportsNothingForACorrectRunAndIsBitIdentical) {
   for (const int ranks : {1, 2, 3, 5}) {
     RunOptions options = options_on(ranks);
     options.collects = true;
@@ -191,9 +191,9 @@ std::string found_by_verification(int ranks, std::string_view strategy, const Fl
   return error_of<CorruptionError>([&] { run(stack(strategy), options); });
 }
 
-/// Any bit of a gradient or of what rests; of weights that are computed with, a bit of the exponent, since the lowest
-/// ones are lost in sums.
-TEST(Verification, FindsEachFlippedBitAndNamesTheRank) {
+/// Flips any bit of gradients or of values at rest, but only exponent bits of gathered weights, since the lowest bits
+/// may be lost in sums.
+TEST(Verification, FindsEachFlippedBitAndReportsTheRank) {
   std::mt19937 random(7);
   const int count = sanitized ? 10 : 100;
   for (int i = 0; i < count; ++i) {

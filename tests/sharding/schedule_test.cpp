@@ -27,8 +27,8 @@ std::string training(int micro_batches, Strategy strategy = {}) {
   return text_of(list(strategy, three_blocks(), micro_batches));
 }
 
-/// The forward of three blocks whose weights are gathered ahead and released: of a step's first micro-batch, and of its
-/// second, whose first gather stands in the backward before it.
+/// The forward of three blocks whose weights are prefetched and released: in the first micro-batch of a step, and in
+/// the second, whose first gather is in the preceding backward.
 const std::string forward =
     "gather 0 gather 1 forward 0 release 0 "
     "gather 2 forward 1 release 1 "
@@ -60,7 +60,7 @@ const std::string resharded_twice = forward +
                                     "backward 1:1 release 1:1 reduce 1:1 "
                                     "backward 0:1 reduce 0:1";
 
-TEST(Schedule, FullyShardGathersAheadReleasesFirstAndNeverGathersTheEmbeddingForBackward) {
+TEST(Schedule, FullyShardPrefetchesAndSkipsTheEmbeddingInBackward) {
   EXPECT_EQ(training<FullyShard<ReshardAfterForward::yes>>(1), resharded);
 }
 
@@ -68,12 +68,12 @@ TEST(Schedule, FullyShardGathersTheNextMicroBatchDuringTheLastBackward) {
   EXPECT_EQ(training<FullyShard<ReshardAfterForward::yes>>(2), resharded_twice);
 }
 
-TEST(Schedule, Zero3RunsTheListOfFullyShard) {
+TEST(Schedule, Zero3HasTheScheduleOfFullyShard) {
   EXPECT_EQ(training<Zero3>(1), resharded);
   EXPECT_EQ(training<Zero3>(2), resharded_twice);
 }
 
-TEST(Schedule, WithoutReshardingEveryGroupIsGatheredOnceAMicroBatch) {
+TEST(Schedule, WithoutReshardingEveryGroupIsGatheredOncePerMicroBatch) {
   using Kept = FullyShard<ReshardAfterForward::no>;
   EXPECT_EQ(training<Kept>(1),
             "gather 0 gather 1 forward 0 release 0 "
@@ -118,7 +118,7 @@ TEST(Schedule, ReplicatedGathersNothingAndReducesOnTheLastMicroBatchOnly) {
             "backward 1:1 reduce 1:1 backward 0:1 reduce 0:1");
 }
 
-TEST(Schedule, Zero1GathersOnceAStepAndReducesOnTheLastMicroBatchOnly) {
+TEST(Schedule, Zero1GathersOncePerStepAndReducesTheLastMicroBatchOnly) {
   EXPECT_EQ(training<Zero1>(1),
             "gather 0 gather 1 forward 0 gather 2 forward 1 gather 3 forward 2 gather 4 forward 3 "
             "loss 4 reduce 4 backward 3 reduce 3 backward 2 reduce 2 backward 1 reduce 1 "
@@ -131,7 +131,7 @@ TEST(Schedule, Zero1GathersOnceAStepAndReducesOnTheLastMicroBatchOnly) {
             "backward 0:1 release 0:1 release 1:1 release 2:1 release 3:1 release 4:1 reduce 0:1");
 }
 
-TEST(Schedule, Zero2GathersOnceAStepAndReducesEveryMicroBatch) {
+TEST(Schedule, Zero2GathersOncePerStepAndReducesEveryMicroBatch) {
   EXPECT_EQ(training<Zero2>(2),
             "gather 0 gather 1 forward 0 gather 2 forward 1 gather 3 forward 2 gather 4 forward 3 "
             "loss 4 reduce 4 backward 3 reduce 3 backward 2 reduce 2 backward 1 reduce 1 backward 0 reduce 0 "
@@ -140,7 +140,7 @@ TEST(Schedule, Zero2GathersOnceAStepAndReducesEveryMicroBatch) {
             "backward 0:1 release 0:1 release 1:1 release 2:1 release 3:1 release 4:1 reduce 0:1");
 }
 
-TEST(Schedule, OverKRanksWeightsAreKeptAfterForwardAndGatheredFromTheGroup) {
+TEST(Schedule, ReshardingOverKRanksRegathersWithinTheGroup) {
   EXPECT_EQ(training(1, FullyShard<ReshardAfterForward::to_group>{.group = 2}),
             "gather 0 gather 1 forward 0 release 0 "
             "gather 2 forward 1 keep 1 release 1 "
@@ -153,7 +153,7 @@ TEST(Schedule, OverKRanksWeightsAreKeptAfterForwardAndGatheredFromTheGroup) {
             "backward 0 reduce 0");
 }
 
-TEST(Schedule, HybridReducesAcrossOnTheLastMicroBatchOnly) {
+TEST(Schedule, HybridReducesAcrossGroupsOnTheLastMicroBatchOnly) {
   const HybridShard<FullyShard<>> hybrid{.group = 2};
   EXPECT_EQ(training(1, hybrid), forward +
                                      "loss 4 release 4 reduce 4 reduce-across 4 "
@@ -167,7 +167,7 @@ TEST(Schedule, HybridReducesAcrossOnTheLastMicroBatchOnly) {
   for (const Task& task : twice) EXPECT_TRUE(task.action != Action::reduce_across || task.micro_batch == 1);
 }
 
-TEST(Schedule, HybridWithTheOptimizerShardedAcrossGathersEachGroupAcrossAtItsFirstUseInAStep) {
+TEST(Schedule, HybridFullGathersAcrossGroupsAtTheFirstUseInAStep) {
   const HybridShard<FullyShard<>, OptimizerAcross::sharded> full{.group = 2};
   EXPECT_EQ(training(1, full),
             "gather-across 0 gather 0 gather-across 1 gather 1 forward 0 release 0 "
@@ -198,8 +198,8 @@ TEST(Schedule, DeferredReductionKeepsPartialSumsAndReducesOnce) {
                 "backward 0:1 reduce 0:1");
 }
 
-/// Group 5 holds the small tensors of block 1.
-TEST(Schedule, PersistentTensorsAreGatheredOnceAStep) {
+/// Group 5 contains the small tensors of block 1.
+TEST(Schedule, PersistentTensorsAreGatheredOncePerStep) {
   std::vector<UnitUse> units = three_blocks();
   units[1].groups = {1, 5};
   std::vector<GroupFacts> groups(6);
@@ -216,8 +216,8 @@ TEST(Schedule, PersistentTensorsAreGatheredOnceAStep) {
             "backward 0 release 5 reduce 0");
 }
 
-/// Blocks 1 and 2 are frozen below a trainable third: no backward goes below it, and nothing is gathered for one.
-TEST(Schedule, BeforeTheFirstTrainableUnitThereIsNoBackward) {
+/// Blocks 1 and 2 are frozen below a trainable third block: there is no backward below it, and no gather for one.
+TEST(Schedule, FrozenUnitsBelowTheFirstTrainableOneHaveNoBackward) {
   std::vector<GroupFacts> groups(5);
   for (const int frozen : {0, 1, 2}) groups[static_cast<std::size_t>(frozen)].trainable = false;
   EXPECT_EQ(text_of(make_schedule(FullyShard<>{}.rules(), problem_of(three_blocks(), groups, 1))),
@@ -239,7 +239,7 @@ TEST(Schedule, AFrozenUnitAboveATrainableOneHasABackwardAndNoReduction) {
                 "backward 1 release 1 reduce 1");
 }
 
-/// Blocks 1 and 2 are one unit: group 1.
+/// Blocks 1 and 2 share group 1.
 TEST(Schedule, BlocksOfOneUnitAreGatheredAndReducedTogether) {
   std::vector<UnitUse> units = three_blocks();
   units[2].groups = {1};
@@ -257,7 +257,7 @@ TEST(Schedule, BlocksOfOneUnitAreGatheredAndReducedTogether) {
             "backward 0 reduce 0");
 }
 
-TEST(Schedule, TheLastBlockMayBeGivenUpBeforeTheHead) {
+TEST(Schedule, TheLastBlockCanBeReleasedBeforeTheHead) {
   const Rules rules = FullyShard<>{}.rules();
   const auto given_up = [&](int micro_batches) {
     Problem problem = problem_of(three_blocks(), micro_batches);
@@ -271,7 +271,7 @@ TEST(Schedule, TheLastBlockMayBeGivenUpBeforeTheHead) {
                 .substr(0, 150));
 }
 
-/// The most elements gathered at a time, as a walk through the schedule finds them.
+/// The largest number of elements that are gathered at the same time in a schedule.
 std::int64_t most_live(const Schedule& schedule, const std::vector<GroupFacts>& groups) {
   std::int64_t live = 0, most = 0;
   for (const Task& task : schedule) {
@@ -283,7 +283,7 @@ std::int64_t most_live(const Schedule& schedule, const std::vector<GroupFacts>& 
   return most;
 }
 
-TEST(Schedule, ALiveBoundHoldsGathersBack) {
+TEST(Schedule, ALiveBoundDelaysPrefetch) {
   const std::vector<GroupFacts> groups = {
       {.elements = 100}, {.elements = 40}, {.elements = 40}, {.elements = 40}, {.elements = 110}};
   for (const int depth : {0, 1, 2, 4})
@@ -325,7 +325,7 @@ TEST(Schedule, EvaluationIsForwardOnly) {
             "loss 4 release 0 release 1 release 2 release 3 release 4");
 }
 
-TEST(Schedule, DepthTwoGathersTwoComputationsAhead) {
+TEST(Schedule, PrefetchDepthTwoGathersTwoComputationsAhead) {
   EXPECT_EQ(training(1, FullyShard<>{.prefetch_depth = 2}),
             "gather 0 gather 1 gather 2 forward 0 release 0 "
             "gather 3 forward 1 release 1 "
@@ -338,7 +338,7 @@ TEST(Schedule, DepthTwoGathersTwoComputationsAhead) {
             "backward 0 reduce 0");
 }
 
-TEST(Schedule, DepthZeroGathersWhatIsComputedNext) {
+TEST(Schedule, PrefetchDepthZeroGathersRightBeforeUse) {
   EXPECT_EQ(training(1, FullyShard<>{.prefetch_depth = 0}),
             "gather 0 forward 0 release 0 gather 1 forward 1 release 1 gather 2 forward 2 release 2 gather 3 forward 3 "
             "release 3 "
@@ -348,7 +348,7 @@ TEST(Schedule, DepthZeroGathersWhatIsComputedNext) {
             "backward 0 reduce 0");
 }
 
-TEST(Schedule, AMicroBatchTakesUnitsPlusBlocksMinusOneGathersAndAReductionForEachUnit) {
+TEST(Schedule, CountsOfGathersAndReductionsMatchTheFormula) {
   for (const int micro_batches : {1, 2, 3}) {
     const Schedule schedule = list(FullyShard<>{}, three_blocks(), micro_batches);
     EXPECT_EQ(count(schedule, Action::gather), (5 + 3 - 1) * micro_batches);
@@ -358,7 +358,7 @@ TEST(Schedule, AMicroBatchTakesUnitsPlusBlocksMinusOneGathersAndAReductionForEac
   }
 }
 
-TEST(Schedule, GeneratingGathersEveryGroupOnceAndThenOnlyComputes) {
+TEST(Schedule, GenerationGathersEveryGroupOnceAndThenOnlyComputes) {
   EXPECT_EQ(text_of(list(FullyShard<>{}, three_blocks(), 1, Pass::generate)),
             "gather 0 gather 1 forward 0 gather 2 forward 1 gather 3 forward 2 gather 4 forward 3 loss 4");
   const HybridShard<Zero3, OptimizerAcross::sharded> full{.group = 2};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Several ranks share each sequence: the same training as where each rank has its own, with a part of the activations.
+// Several ranks share each sequence: the same training as with separate sequences, with a fraction of the activations.
 #include <chrono>
 #include <numeric>
 #include <string>
@@ -19,7 +19,7 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-/// Two blocks whose 12 heads 2, 3 and 4 ranks can share.
+/// Two blocks with 12 heads, which 2, 3 or 4 ranks can share.
 LlamaConfig twelve_heads(std::int64_t kv_heads) {
   return {.vocab_size = 37,
           .hidden_size = 19,
@@ -30,8 +30,8 @@ LlamaConfig twelve_heads(std::int64_t kv_heads) {
           .head_dim = 4};
 }
 
-/// Twelve windows of 7 tokens, an odd number, for any number of ranks; in some targets are ignored, and documents are
-/// packed.
+/// Twelve windows of 7 tokens, which is odd, for any number of ranks. Some have ignored targets; with `packed`, they
+/// contain several documents.
 std::vector<Window> odd_windows(bool packed) {
   std::vector<Window> windows = some_windows(12, 7, 37);
   for (const auto& [i, window] : ranges::views::enumerate(windows)) {
@@ -63,7 +63,7 @@ RunOptions options_of(const Shared& shared) {
           .batch = deal(odd_windows(shared.packed)),
           .evaluated = odd_windows(false)};
 }
-/// The same training where each rank has sequences of its own.
+/// The same training in which each rank has separate sequences.
 RunOptions whole(RunOptions options) {
   options.most_sequences = most_dealt(12, options.ranks, options.micro_batches);
   options.ranks_per_sequence = options.middle_parts = 1;
@@ -83,7 +83,7 @@ void expect_follows(const RunResults& found, const RunResults& expected) {
   }
 }
 
-TEST(Sequence, TrainsAsWholeSequencesWhateverTheHeads) {
+TEST(Sequence, TrainsLikeWholeSequencesForAnyNumberOfHeads) {
   for (const int per_sequence : sampled({2, 3, 4}))
     for (const std::int64_t kv_heads : sampled({1, 3, 12})) {
       SCOPED_TRACE(message(per_sequence, " ranks, ", kv_heads, " key-value heads"));
@@ -95,7 +95,7 @@ TEST(Sequence, TrainsAsWholeSequencesWhateverTheHeads) {
     }
 }
 
-/// A point of the grid: what changes from one strategy to the next.
+/// A point of the test grid.
 struct Point {
   std::string_view strategy;
   bool recompute;
@@ -104,7 +104,7 @@ struct Point {
   tiling::RunTimeTiling tiling;
 };
 
-TEST(Sequence, TrainsAsWholeSequencesUnderEveryStrategyTilingAndPart) {
+TEST(Sequence, TrainsLikeWholeSequencesWithAnyStrategyTilingAndParts) {
   const auto tiles = tiling::RunTimeTiling::tiles(3);
   const std::vector<Point> few = {{"zero3:persist=20:prefetch=2", true, 1, 3, tiles},
                                   {"hybrid:2", true, 2, 3, {}},
@@ -134,10 +134,10 @@ TEST(Sequence, TrainsAsWholeSequencesUnderEveryStrategyTilingAndPart) {
     }
 }
 
-TEST(Sequence, TrainsAdaptersWithDropoutAsWholeSequences) {
+TEST(Sequence, TrainsAdaptersWithDropoutLikeWholeSequences) {
   RunOptions options = options_of({.kv_heads = 3, .parts = 2});
   options.config.lora = {.rank = 3, .alpha = 6, .dropout = 0.3};
-  options.batch = [windows = odd_windows(false)](const Place& place) {  // in order, as rows are numbered for dropout
+  options.batch = [windows = odd_windows(false)](const Place& place) {  // in order: dropout depends on the row number
     const std::ptrdiff_t each = std::ssize(windows) / place.pieces();
     const auto first = windows.begin() + place.piece() * each;
     return std::vector<Window>(first, first + each);
@@ -146,7 +146,7 @@ TEST(Sequence, TrainsAdaptersWithDropoutAsWholeSequences) {
   expect_follows(run(run_time("fsdp2"), options), run(run_time("fsdp2"), whole(options)));
 }
 
-TEST(Sequence, TwoRunsGiveTheSameBitsAndSoDoesAnyNumberOfGroups) {
+TEST(Sequence, IsBitIdenticalForRepeatedRunsAndAnyNumberOfGroups) {
   RunOptions options = options_of({.ranks = 2, .parts = 2});
   options.steps = 3;
   const RunResults once = run(run_time("fsdp2"), options), again = run(run_time("fsdp2"), options);
@@ -162,8 +162,8 @@ TEST(Sequence, TwoRunsGiveTheSameBitsAndSoDoesAnyNumberOfGroups) {
   EXPECT_EQ(two_groups.norms, one_group.norms);
 }
 
-/// Elements that a step's exchanges bring to rank 0, which has the rows [0, N / 2): of each layer the middle's inputs
-/// and outputs, once in each direction whatever the number of parts, and once more where backward computes again.
+/// The elements that rank 0, which has the rows [0, N / 2), receives in the exchanges of a step: the inputs and outputs
+/// of each layer's middle stage, once in each direction for any number of parts, and once more if backward recomputes.
 std::int64_t exchanged_elements(const LlamaConfig& config, std::int64_t rows, bool recompute) {
   const std::int64_t heads = config.heads / 2;
   const std::int64_t shared = std::gcd(config.heads / config.kv_heads, heads);
@@ -174,7 +174,7 @@ std::int64_t exchanged_elements(const LlamaConfig& config, std::int64_t rows, bo
   return config.layers * (forward * (recompute ? 2 : 1) + backward);
 }
 
-TEST(Sequence, ExchangesAreCountedAndNothingElseChanges) {
+TEST(Sequence, AddsOnlyTheExpectedExchangesToTheTraffic) {
   using comm::Op;
   for (const bool recompute : {false, true})
     for (const int parts : {1, 3})
@@ -197,8 +197,8 @@ TEST(Sequence, ExchangesAreCountedAndNothingElseChanges) {
       }
 }
 
-/// Parts take no more than tiles of the rows would: here of 84 rows of a rank's 6 heads, two of which share keys.
-TEST(Sequence, IsCutIntoPartsAsTheTilingSays) {
+/// Parts use no more memory than tiles of rows would: here 84 rows with 6 heads per rank, two of which share keys.
+TEST(Sequence, TheTilingDeterminesTheNumberOfParts) {
   RunOptions options = options_of({.kv_heads = 3, .parts = 0});
   options.units.recompute = true;
   options.steps = 2;
@@ -217,16 +217,16 @@ TEST(Sequence, IsCutIntoPartsAsTheTilingSays) {
   expect_parts(tiling::RunTimeTiling::budget(84 * row - 1), 3);
   expect_parts(tiling::RunTimeTiling::budget(56 * row - 1), 6);
   for (const auto& without : {tiling::RunTimeTiling::tiles(8), tiling::RunTimeTiling::tokens(3)})
-    expect_parts(without, 1);  // which state no budget
+    expect_parts(without, 1);  // these tilings have no budget
   options.middle_parts = 6;
   const std::int64_t six = expect_parts(tiling::RunTimeTiling::tiles(8), 6);
   options.middle_parts = 1;
   EXPECT_LT(six, 0.9 * expect_parts(tiling::RunTimeTiling::tiles(8), 1));
 }
 
-/// What is left whole are the rotary table and a thread's scratch of attention's backward; matrices on their way take
-/// as much as the middle's inputs and outputs once more.
-TEST(Sequence, RanksHoldTheirPartOfTheActivations) {
+/// Only the rotary table and the per-thread scratch of the attention backward are not divided. Matrices in flight need
+/// as much memory as the inputs and outputs of the middle stage once more.
+TEST(Sequence, RanksStoreOnlyTheirShareOfTheActivations) {
   const auto used = [](int per_sequence, bool recompute) {
     RunOptions options = options_of({.ranks = 4, .per_sequence = per_sequence, .kv_heads = 4});
     options.units.recompute = recompute;
@@ -262,11 +262,12 @@ RunOptions queued_options(const SharedCase& one) {
   options.evaluated = {};
   return options;
 }
-/// With 12 key-value heads each part has its own; with 3, some parts of a rank read the same; with 1, all do.
+/// With 12 key-value heads each part has its own heads; with 3, some parts of a rank read the same head; with 1, all
+/// do.
 constexpr SharedCase shared_cases[] = {{"fsdp2", 2},   {"zero3", 2},         {"replicated", 2}, {"zero1", 2},
                                        {"fsdp2:2", 4}, {"hybrid:2:full", 4}, {"fsdp2", 2, 1},   {"fsdp2", 2, 12}};
 
-TEST(Sequence, GivesTheSameBitsOnAnAsynchronousDeviceAndOverNccl) {
+TEST(Sequence, IsBitIdenticalOnAnAsynchronousDeviceAndOverNccl) {
   if (sanitized) GTEST_SKIP() << "stacks on queues are not built under a sanitizer";
   for (const SharedCase& one : shared_cases)
     for (const std::string kind : {"/queued", "/nccl"}) {
@@ -277,7 +278,7 @@ TEST(Sequence, GivesTheSameBitsOnAnAsynchronousDeviceAndOverNccl) {
       EXPECT_EQ(found.races, Names{});
       if (kind == "/queued") {
         expect_same_bits(found, expected);
-      } else {  // which adds in an order of its own
+      } else {  // NCCL sums in a different order
         expect_follows(found, expected, {.losses = 1e-6, .weights = 1e-5});
       }
       for (const Memory& memory : found.memory)
@@ -285,11 +286,11 @@ TEST(Sequence, GivesTheSameBitsOnAnAsynchronousDeviceAndOverNccl) {
     }
 }
 
-TEST(Sequence, NoEventOfAnExchangeCanBeLeftOut) {
+TEST(Sequence, OmittingAnyEventOfAnExchangeCausesARace) {
   if (sanitized) GTEST_SKIP() << "stacks on queues are not built under a sanitizer";
   for (const std::int64_t kv_heads : {1, 3, 12}) {
     RunOptions options = queued_options({"fsdp2", 2, kv_heads});
-    if (kv_heads != 3) options.config.layers = 1;  // what follows from one block to the next is the same
+    if (kv_heads != 3) options.config.layers = 1;  // the dependencies between blocks are the same
     SCOPED_TRACE(message(kv_heads, " key-value heads"));
     options.micro_batches = 1;
     options.middle_parts = kv_heads == 3 ? 2 : 3;
@@ -308,7 +309,7 @@ TEST(Sequence, NoEventOfAnExchangeCanBeLeftOut) {
   }
 }
 
-TEST(Sequence, RandomDelaysChangeNoBit) {
+TEST(Sequence, RandomDelaysGiveBitIdenticalResults) {
   RunOptions options = queued_options({"hybrid:2:full", 4});
   const RunResults usual = run(run_time("hybrid:2:full"), options);
   options.before = comm::random_delays(7, std::chrono::microseconds(500));
@@ -316,7 +317,7 @@ TEST(Sequence, RandomDelaysChangeNoBit) {
   expect_same_bits(delayed, usual);
 }
 
-TEST(Sequence, RefusesWhatCannotBeShared) {
+TEST(Sequence, RefusesModelsAndSettingsThatCannotShareSequences) {
   const auto sentence = [](const RunOptions& options) {
     return input_error_of([&] { run(run_time("fsdp2"), options); });
   };

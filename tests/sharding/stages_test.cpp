@@ -30,13 +30,13 @@ std::string text_of_stages(const Stages& stages) {
   return text;
 }
 
-TEST(Stages, OfOnePart) {
+TEST(Stages, OnePartHasOneExchangeInEachDirection) {
   EXPECT_EQ(text_of_stages({.parts = 1}),
             "before 0 to-heads 0 between 0 to-rows 0 after 0 | after-backward 0 gradient-to-heads 0 between-backward 0 "
             "gradient-to-rows 0 before-backward 0 ");
 }
 
-TEST(Stages, OfThreePartsThatBackwardComputesAgain) {
+TEST(Stages, ThreePartsOverlapAndAreReplayedInBackward) {
   const std::string middle =
       "before 0 to-heads 0 before 1 to-heads 1 between 0 to-rows 0 before 2 to-heads 2 between 1 to-rows 1 between 2 "
       "to-rows 2 ";
@@ -47,7 +47,7 @@ TEST(Stages, OfThreePartsThatBackwardComputesAgain) {
                 "gradient-to-rows 2 before-backward 1 before-backward 2 ");
 }
 
-/// Three blocks with stages between an embedding and a head without.
+/// Three blocks with stages between an embedding and a head without stages.
 constexpr std::vector<UnitUse> staged_blocks(const Stages& stages) {
   std::vector<UnitUse> units = three_blocks();
   for (std::size_t block = 1; block <= 3; ++block) units[block].stages = stages;
@@ -58,7 +58,7 @@ constexpr Schedule staged(const Problem& problem, Strategy strategy = {}) {
   return detail::with_exchanges(make_schedule(strategy.rules(), problem), problem);
 }
 
-/// The tasks on groups of weights, and each unit's computation once.
+/// Keeps the tasks on weight groups and one computation per unit.
 Schedule without_stages(const Schedule& schedule, const Problem& problem) {
   Schedule list;
   for (Task task : schedule) {
@@ -68,7 +68,7 @@ Schedule without_stages(const Schedule& schedule, const Problem& problem) {
   }
   return list;
 }
-/// The same without the order of tasks between two computations, and without computations.
+/// Lists only the tasks on weight groups, without computations.
 std::vector<std::string> on_groups(const Schedule& schedule) {
   std::vector<std::string> list;
   for (const Task& task : schedule)
@@ -95,7 +95,7 @@ void expect_same_weights_moved(Strategy strategy) {
       }
 }
 
-TEST(Stages, ChangeNothingOfWhatIsGatheredAndReduced) {
+TEST(Stages, LeaveGathersAndReductionsUnchanged) {
   expect_same_weights_moved(FullyShard<>{});
   expect_same_weights_moved(FullyShard<>{.prefetch_depth = 0});
   expect_same_weights_moved(FullyShard<>{.prefetch_depth = 3});
@@ -108,8 +108,8 @@ TEST(Stages, ChangeNothingOfWhatIsGatheredAndReduced) {
   expect_same_weights_moved(Replicated{});
 }
 
-/// How often a step exchanges: forward 2 for each part; backward 2, and 2 more if it computes again.
-TEST(Stages, CountExchanges) {
+/// Exchanges of a step: 2 per part in forward, 2 in backward, and 2 more if backward recomputes.
+TEST(Stages, ExchangesPerStepMatchTheFormula) {
   for (const int parts : {1, 2, 3})
     for (const bool replays : {false, true}) {
       const Problem problem = problem_of(staged_blocks({.parts = parts, .replays = replays}), 2);
@@ -145,7 +145,7 @@ static_assert(breach_of([](Schedule& list) {
                   if (computes(task.action) && task.stage == 2) task.stage = 0;
               }) == Breach::computed_out_of_order);
 
-TEST(Stages, ASentenceNamesTheStage) {
+TEST(Stages, ErrorsIdentifyTheStage) {
   const Problem problem = problem_of(staged_blocks({.parts = 1}), 1);
   Schedule list = staged(problem);
   list.erase(exchange(list));

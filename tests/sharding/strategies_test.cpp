@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The texts of strategies: what they list is written, and read back.
+// The texts of strategies round-trip.
 #include <gtest/gtest.h>
 
 #include <tessera/fsdp/buffer/owned.hpp>
@@ -25,7 +25,7 @@ std::string read_back(const char* text) {
   return strategy ? policy_text(*strategy) : "nothing";
 }
 
-TEST(StrategyText, IsReadBack) {
+TEST(StrategyText, RoundTrips) {
   for (const char* text : {"fsdp2", "fsdp2:deferred", "fsdp2:prefetch=0", "fsdp2:deferred:prefetch=3", "fsdp2:budget=9",
                            "fsdp2:budget=auto"})
     EXPECT_EQ(read_back<FullyShard<>>(text), text);
@@ -46,8 +46,8 @@ TEST(StrategyText, IsReadBack) {
   EXPECT_EQ(read_back<Reproducible<Zero1>>("zero1:pieces=8"), "zero1:pieces=8");
 }
 
-/// A strategy that is chosen at run time is none of what it holds, but holds what the text names.
-TEST(StrategyText, IsOfOneKindAlone) {
+/// A compile-time strategy reads only its own text; a run-time strategy holds the one that the text specifies.
+TEST(StrategyText, IsOnlyReadByItsOwnStrategyType) {
   EXPECT_EQ(read_back<Zero3>("zero2"), "nothing");
   EXPECT_EQ(read_back<FullyShard<>>("fsdp2:no-reshard"), "nothing");
   EXPECT_EQ(read_back<FullyShard<>>("fsdp2:2"), "nothing");
@@ -59,14 +59,14 @@ TEST(StrategyText, IsOfOneKindAlone) {
   EXPECT_EQ(read_strategy<Reproducible<Zero3>>("zero3:pieces=8:persist=7")->persistence_threshold, 7);
 }
 
-TEST(StrategyText, OfAStrategyAroundAnotherNamesBoth) {
+TEST(StrategyText, OfANestedStrategyContainsBoth) {
   EXPECT_EQ(policy_text(Offload<FullyShard<>>{{.prefetch_depth = 2}}), "fsdp2:prefetch=2:offload=optimizer");
   EXPECT_EQ(policy_text(WithLayout<FullyShard<>, buffer::Flat>{}), "fsdp2:layout=flat");
   EXPECT_EQ(policy_text(HybridShard<Zero3>{.group = 2, .inner = {.live_bound = 9}}), "hybrid:2:zero3:live=9");
   EXPECT_EQ(policy_text(HybridShard<WithLayout<FullyShard<>, buffer::Rows>>{.group = 2}), "hybrid:2:layout=rows");
 }
 
-TEST(KindText, HasPlacesForTheNumbersOfTheKindAndNoOthers) {
+TEST(KindText, HasPlaceholdersForParametersOfTheStrategyOnly) {
   EXPECT_EQ(listed_text(FullyShard<ReshardAfterForward::to_group>{.prefetch_depth = 2, .group = 4}, true), "fsdp2:K");
   EXPECT_EQ(listed_text(HybridShard<FullyShard<>>{}, true), "hybrid:K");
   EXPECT_EQ(listed_text(HybridShard<Zero3, OptimizerAcross::sharded>{}, true), "hybrid:K:full:zero3");
@@ -75,7 +75,7 @@ TEST(KindText, HasPlacesForTheNumbersOfTheKindAndNoOthers) {
   EXPECT_EQ(listed_text(WithLayout<FullyShard<>, buffer::Owned>{}, true), "fsdp2:layout=owned");
 }
 
-/// Strategies of a user's, around which ours name themselves.
+/// User-defined strategies, nested in built-in ones.
 struct Mine {
   using AtRest = buffer::Shard;
   using Layout = buffer::Flat;
@@ -89,7 +89,7 @@ struct Named {
   sharding::Rules rules() const { return {}; }
 };
 
-TEST(StrategyText, AUsersOwnStandsWhereOursWould) {
+TEST(StrategyText, AUserDefinedStrategyCanBeNested) {
   EXPECT_EQ(policy_text(Offload<Mine>{}), "mine:2:offload=optimizer");
   EXPECT_EQ(policy_text(HybridShard<Named>{.group = 3}), "hybrid:3:named");
   EXPECT_EQ(listed_text(Reproducible<Named>{}, true), "named:pieces=V");
@@ -99,21 +99,21 @@ static_assert(SequencePolicy<WholeSequences> && SequencePolicy<Ulysses>);
 static_assert(!SequencePolicy<int>);
 static_assert(!WholeSequences::shards && Ulysses::shards);
 
-TEST(SequencePolicies, HaveTheTextOfTheFlag) {
+TEST(SequencePolicies, PrintAsTheirFlag) {
   EXPECT_EQ(policy_text(WholeSequences()), "whole");
   EXPECT_EQ(policy_text(Ulysses()), "whole");
   EXPECT_EQ(policy_text(Ulysses{.ranks = 4}), "ulysses:4");
   EXPECT_EQ(policy_text(Ulysses{.ranks = 4, .parts = 2}), "ulysses:4:parts=2");
 }
 
-TEST(SequenceGroup, IsOfConsecutiveRanks) {
+TEST(SequenceGroup, ConsistsOfConsecutiveRanks) {
   EXPECT_EQ(sequence_group(5, 8, 1), (SequenceGroup{.index = 5, .count = 8, .member = 0, .size = 1}));
   EXPECT_EQ(sequence_group(5, 8, 2), (SequenceGroup{.index = 2, .count = 4, .member = 1, .size = 2}));
   EXPECT_EQ(sequence_group(5, 8, 4), (SequenceGroup{.index = 1, .count = 2, .member = 1, .size = 4}));
   EXPECT_EQ(sequence_group(5, 8, 8), (SequenceGroup{.index = 0, .count = 1, .member = 5, .size = 8}));
 }
 
-TEST(CheckRanksPerSequence, SaysWhichNumbersWouldDo) {
+TEST(CheckRanksPerSequence, SuggestsValidNumbersOfRanks) {
   for (const int ranks : {1, 2, 3, 6}) EXPECT_NO_THROW(check_ranks_per_sequence(ranks, 6));
   EXPECT_INPUT_ERROR(check_ranks_per_sequence(4, 6),
                      "sequence: 6 ranks cannot be cut into groups of 4, which share each sequence; give 1, 2, 3 or 6");
@@ -124,7 +124,7 @@ TEST(CheckRanksPerSequence, SaysWhichNumbersWouldDo) {
   EXPECT_INPUT_ERROR(check_ranks_per_sequence(0, 4), "sequence: 0 ranks share each sequence; give at least 1");
 }
 
-TEST(CheckHeadsOfSequence, SaysWhichNumbersOfTheseRanksWouldDo) {
+TEST(CheckHeadsOfSequence, SuggestsNumbersOfRanksThatDivideTheHeads) {
   EXPECT_NO_THROW(check_heads_of_sequence(12, 4, 8));
   EXPECT_INPUT_ERROR(check_heads_of_sequence(12, 8, 8),
                      "sequence: 12 heads of attention cannot be divided among 8 ranks that share each sequence; of 8 "
@@ -132,14 +132,14 @@ TEST(CheckHeadsOfSequence, SaysWhichNumbersOfTheseRanksWouldDo) {
   EXPECT_INPUT_ERROR(check_heads_of_sequence(9, 2, 4), "of 4 ranks 1 can share one");
 }
 
-TEST(CheckMiddleParts, SaysWhichNumbersWouldDo) {
+TEST(CheckMiddleParts, SuggestsValidNumbersOfParts) {
   for (const int parts : {1, 2, 3, 6}) EXPECT_NO_THROW(check_middle_parts(6, parts));
   EXPECT_INPUT_ERROR(check_middle_parts(6, 4),
                      "sequence: the 6 heads of each rank cannot be cut into 4 parts; give 1, 2, 3 or 6");
   EXPECT_INPUT_ERROR(check_middle_parts(6, 0), "cannot be cut into 0 parts");
 }
 
-TEST(CheckSequenceLength, SaysTheLeastLengthAndTheMostRanks) {
+TEST(CheckSequenceLength, ReportsTheMinimumLengthAndMaximumRanks) {
   EXPECT_NO_THROW(check_sequence_length(4, 4));
   EXPECT_INPUT_ERROR(check_sequence_length(3, 4),
                      "sequence: a length of 3 leaves some of the 4 ranks that share each sequence without a row; give "

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks and micro-batches that differ in size or in valid targets give the gradient of one rank that has it all.
+// Ranks and micro-batches with different sizes or numbers of valid targets give the same gradient as one rank with all
+// data.
 #include <gtest/gtest.h>
 #include <range/v3/view/enumerate.hpp>
 
@@ -8,7 +9,7 @@
 namespace fsdp::test {
 namespace {
 
-/// Window i keeps its targets except the first `i % 8` of its 7: the last ones have few or none.
+/// Window i keeps its targets except the first `i % 8` of its 7: the last windows have few targets or none.
 std::vector<Window> windows_with_few_targets(std::size_t count) {
   std::vector<Window> windows = some_windows(count, 7, 37);
   for (const auto& [i, window] : ranges::views::enumerate(windows))
@@ -49,23 +50,23 @@ void expect_one_ranks_gradient(const Cut& cut, std::size_t count) {
   }
 }
 
-TEST(Targets, RanksWithDifferentNumbersOfValidTargetsGiveOneRanksGradient) {
+TEST(Targets, DifferentNumbersOfValidTargetsGiveTheGradientOfOneRank) {
   expect_one_ranks_gradient({{{{0, 2}}, {{2, 4}}, {{4, 6}}}, 2}, 6);
 }
 
-TEST(Targets, ARankWithoutAnyValidTargetGivesOneRanksGradient) {
-  expect_one_ranks_gradient({{{{0, 7}}, {{7, 8}}}, 7}, 8);  // window 7 has none
+TEST(Targets, ARankWithoutValidTargetsGivesTheGradientOfOneRank) {
+  expect_one_ranks_gradient({{{{0, 7}}, {{7, 8}}}, 7}, 8);  // window 7 has no target
 }
 
-TEST(Targets, UnequalMicroBatchesGiveOneRanksGradient) {
+TEST(Targets, UnequalMicroBatchesGiveTheGradientOfOneRank) {
   expect_one_ranks_gradient({{{{0, 1}, {1, 4}}, {{4, 6}, {6, 7}}}, 3}, 7);
 }
 
-TEST(Targets, AMicroBatchMayBeEmptyOfTargetsOnEveryRank) {
+TEST(Targets, AMicroBatchMayHaveNoValidTargetOnAnyRank) {
   expect_one_ranks_gradient({{{{7, 8}, {0, 7}}, {{15, 16}, {8, 15}}}, 7}, 16);
 }
 
-TEST(Targets, ARankMayHaveNoSequenceAtAll) {
+TEST(Targets, ARankMayHaveNoSequence) {
   expect_one_ranks_gradient({{{{0, 3}}, {{3, 3}}, {{3, 4}}}, 3}, 4);
   expect_one_ranks_gradient({{{{0, 2}, {2, 2}}, {{2, 2}, {2, 4}}}, 2}, 4);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A tiled step is the untiled one, under every strategy, whatever each rank's tiles are.
+// A tiled step equals the untiled one, under every strategy and for any tiles of each rank.
 #include <string_view>
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@ struct Named {
   tiling::RunTimeTiling tiling;
 };
 
-/// The largest budget keeps some tiles of every block, the smallest none.
+/// The largest budget keeps some tiles of every block, the smallest keeps none.
 const Named policies[] = {{"tiles:3", tiling::RunTimeTiling::tiles(3)},
                           {"tokens:5", tiling::RunTimeTiling::tokens(5)},
                           {"tokens:1000", tiling::RunTimeTiling::tokens(1000)},
@@ -31,7 +31,7 @@ class TiledStep : public ::testing::TestWithParam<std::string_view> {};
 INSTANTIATE_TEST_SUITE_P(, TiledStep, ::testing::ValuesIn(strategies),
                          [](const auto& strategy) { return test_name(strategy.param); });
 
-TEST_P(TiledStep, GivesTheUntiledGradientsOverMicroBatches) {
+TEST_P(TiledStep, MatchesUntiledGradientsOverMicroBatches) {
   const RunOptions options = uneven_options(2, 3);
   const RunResults untiled = one_step(GetParam(), options, {});
   for (const Named& policy : policies) {
@@ -45,8 +45,8 @@ TEST_P(TiledStep, GivesTheUntiledGradientsOverMicroBatches) {
   }
 }
 
-/// Rank r has 1 + 2 r sequences, so that tiles of 5 tokens are 2, 5 and 7 of them.
-TEST_P(TiledStep, OfRanksWithDifferentTileCountsGivesTheUntiledGradients) {
+/// Rank r has 1 + 2 r sequences, so that the ranks have 2, 5 and 7 tiles of 5 tokens.
+TEST_P(TiledStep, MatchesUntiledGradientsIfTileCountsDifferBetweenRanks) {
   RunOptions options = uneven_options(3);
   options.batch = [](const Place& place) { return some_windows(static_cast<std::size_t>(1 + 2 * place.rank), 7, 37); };
   options.most_sequences = 5;
@@ -59,8 +59,9 @@ TEST_P(TiledStep, OfRanksWithDifferentTileCountsGivesTheUntiledGradients) {
   }
 }
 
-/// Ranks have other numbers of tiles, micro-batches add up, and the tied table gets gradients from both ends.
-TEST(TiledRun, OfGroupsOfRanksGivesTheUntiledGradients) {
+/// Ranks have different numbers of tiles, micro-batches accumulate, and the tied table receives gradients from
+/// embedding and head.
+TEST(TiledRun, MatchesUntiledGradientsForGroupsOfRanks) {
   for (const auto strategy : {"hybrid:2", "fsdp2:2", "replicated"}) {
     SCOPED_TRACE(strategy);
     RunOptions options = uneven_options(4, 2);
@@ -70,12 +71,13 @@ TEST(TiledRun, OfGroupsOfRanksGivesTheUntiledGradients) {
     const RunResults untiled = one_step(strategy, options, {});
     const RunResults tiled = one_step(strategy, options, tiling::RunTimeTiling::tokens(5));
     EXPECT_LE(largest_relative(tiled.gradients, untiled.gradients), 1e-6);
-    EXPECT_EQ(tiled.memory.back().used, tiled.memory.back().planned);  // of the rank with the most sequences
+    EXPECT_EQ(tiled.memory.back().used, tiled.memory.back().planned);  // the rank with the most sequences
   }
 }
 
-/// 21 tokens are cut in two, 14 are not: the smaller micro-batch takes the longer tile, and must have been planned for.
-TEST(TiledRun, HasRoomForASmallerMicroBatchThatIsCutLess) {
+/// 21 tokens are cut into two tiles, 14 tokens are not cut: the smaller micro-batch has the longer tile, which the plan
+/// must include.
+TEST(TiledRun, PlansForASmallerMicroBatchWithLongerTiles) {
   RunOptions options = uneven_options(2);
   options.config.layers = 1;
   options.config.intermediate_size = 290;
@@ -86,7 +88,8 @@ TEST(TiledRun, HasRoomForASmallerMicroBatchThatIsCutLess) {
   EXPECT_LE(largest_relative(tiled.gradients, untiled.gradients), 1e-6);
 }
 
-// Blocks that keep their input alone: the same bits, less memory, the MLP's output never made twice.
+// Blocks that keep only their input: bit-identical results, less memory, and the output of the MLP is never computed
+// twice.
 
 RunOptions recomputing(int ranks, int micro_batches, bool recompute, const tiling::RunTimeTiling& tiling = {}) {
   RunOptions options = uneven_options(ranks, micro_batches);
@@ -97,9 +100,9 @@ RunOptions recomputing(int ranks, int micro_batches, bool recompute, const tilin
   return options;
 }
 
-/// Modules recompute tile by tile, whatever the strategy, and a schedule gathers for the replay, whatever the tiling:
-/// other strategies take the last tiling.
-TEST(Recompute, ChangesNoBitUnderAnyStrategyAndTiling) {
+/// Modules recompute tile by tile under any strategy, and a schedule gathers for recomputation with any tiling.
+/// Therefore the other strategies are tested with the last tiling only.
+TEST(Recompute, IsBitIdenticalUnderAnyStrategyAndTiling) {
   const auto last = tiling::RunTimeTiling::tokens(5);
   for (const auto& tiling : sampled({tiling::RunTimeTiling(), tiling::RunTimeTiling::tiles(3), last}))
     for (const std::string_view stack :
@@ -117,7 +120,7 @@ TEST(Recompute, ChangesNoBitUnderAnyStrategyAndTiling) {
       }
 }
 
-TEST(Recompute, OfAModelWithATiedTableChangesNoBit) {
+TEST(Recompute, IsBitIdenticalWithATiedTable) {
   const auto trained = [](bool recompute) {
     RunOptions options = recomputing(2, 2, recompute);
     options.config.tied = true;

@@ -12,7 +12,7 @@
 namespace fsdp::testing {
 namespace {
 
-/// What one behaviour finds wrong on four ranks.
+/// Expects that one behaviour test reports this failure on four ranks.
 template <class Wrong, class Behaviour>
 void expect_found(std::string_view where, std::string_view found) {
   const auto messages =
@@ -26,7 +26,7 @@ void expect_fault_found(std::string_view where, std::string_view found) {
   expect_sentence(failures_of([] { Fault::template check<Wrong>(); }), Fault::asked, where, found);
 }
 
-TEST(CommunicatorKit, FindsNothingWrongWithAWrapper) {
+TEST(CommunicatorKit, AcceptsACorrectWrapper) {
   EXPECT_EQ(failures_of([] { check_behaviour<Right, GathersUnevenAndEmptyPieces>(); }), std::vector<std::string>{});
   EXPECT_EQ(failures_of([] { check_behaviour<Right, SumsInRankOrderToTheBit>(); }), std::vector<std::string>{});
   EXPECT_EQ(failures_of([] { check_behaviour<Right, SumsInRankOrderWhereAsked>(); }), std::vector<std::string>{});
@@ -34,7 +34,7 @@ TEST(CommunicatorKit, FindsNothingWrongWithAWrapper) {
   EXPECT_EQ(failures_of([] { AThrowingRankFreesTheOthers::check<Right>(); }), std::vector<std::string>{});
 }
 
-TEST(CommunicatorKit, FindsNothingWrongWithAWrapperThatExchangesAndAsksNoExchangesOfOneThatDoesNot) {
+TEST(CommunicatorKit, AcceptsWrappersWithAndWithoutExchanges) {
   static_assert(comm::ExchangingCommunicator<RightExchanges> && !comm::ExchangingCommunicator<Right>);
   static_assert(comm::check_communicator<RightExchanges>() && comm::check_communicator<Right>());
   const auto found = failures_of([] {
@@ -49,7 +49,7 @@ TEST(CommunicatorKit, FindsNothingWrongWithAWrapperThatExchangesAndAsksNoExchang
   EXPECT_EQ(found, std::vector<std::string>{});
 }
 
-TEST(CommunicatorKit, FindsExchangesThatAreWrong) {
+TEST(CommunicatorKit, FindsWrongExchanges) {
   expect_found<DropsPiecesOfTheSilent, ExchangesUnevenAndEmptyPieces>("rank 1 of 4", "element 0 is -1 instead of ");
   expect_found<ExchangesOneTensor, ExchangesSeveralTensorsAsOneCollective>("rank 0 of 4", "`receive` of exchange 1");
   expect_found<ExchangesWhenItIsTooLate, ExchangesBesideOtherCollectives>("rank 0 of 4",
@@ -64,7 +64,7 @@ TEST(CommunicatorKit, FindsExchangesThatAreWrong) {
                                                                                            "and not \"rank 2\"");
 }
 
-TEST(CommunicatorKit, FindsARunThatDoesNotRun) {
+TEST(CommunicatorKit, FindsARunThatStartsTooFewRanks) {
   expect_sentence(failures_of([] { check_behaviour<RunsOneRank, GathersBytes>(); }), run_asked, "rank 0 of 1",
                   "the number of ranks is 1 instead of 2");
   expect_sentence(failures_of([] { check_behaviour<RunsNothing, GathersBytes>(); }), run_asked, "all cases",
@@ -82,7 +82,7 @@ TEST(CommunicatorKit, FindsSumsInAnotherOrder) {
   expect_found<AddsTheirSum, SumsInRankOrderToTheBit>("rank 3 of 4", "wire f32, added to the 0.1 that was there");
 }
 
-TEST(CommunicatorKit, FindsSumsThatAreNotWhereTheyBelong) {
+TEST(CommunicatorKit, FindsSumsInTheWrongPlace) {
   expect_found<NeverAccumulates, SumsInRankOrderToTheBit>("rank 2 of 4", "added to the 0.1 that was there");
   expect_found<SumsAllOfFull, SumsIntoItsOwnContribution>("rank 0 of 4", "`full`, whose elements from 0 on");
   expect_found<ForgetsToGatherSums, AllReduceGivesTheBitsOfReduceScatter>("rank 0 of 4", "with equal pieces");
@@ -112,8 +112,8 @@ TEST(CommunicatorKit, FindsWrongSmallValuesAndSplits) {
       "rank 0 of 4", "the rank among those with the same rank % 2 is 1 instead of 0");
 }
 
-/// comm::split knows which rank each has in its part.
-TEST(CommunicatorKit, NeedNotFindWrongSplitsWhichAreRefused) {
+/// comm::split itself checks the rank numbers in each part.
+TEST(CommunicatorKit, WrongSplitsAreRefusedByTheLibraryItself) {
   TurnsPartsRound::run(2, {}, [](TurnsPartsRound& communicator) {
     const int rank = communicator.rank();
     EXPECT_TRUE(test::input_error_of([&] { comm::split(communicator, [](int) { return 0; }); })
@@ -122,13 +122,13 @@ TEST(CommunicatorKit, NeedNotFindWrongSplitsWhichAreRefused) {
   });
 }
 
-TEST(CommunicatorKit, FindsChecksAndRecordsThatDoNotWork) {
+TEST(CommunicatorKit, FindsBrokenChecksAndRecords) {
   expect_found<GathersOwnBytes, ChecksFindRanksThatDisagree>("of 4", "");
   expect_found<ForgetsItsMonitor, RecordsWhatWasAskedFor>("rank 0 of 4",
                                                           "monitor().options.before was told is: instead");
 }
 
-TEST(CommunicatorKit, FindsRanksThatWaitOrEndWithoutAWord) {
+TEST(CommunicatorKit, FindsErrorsThatDoNotReportTheFailedRank) {
   expect_fault_found<NamesNobody, ARankThatDoesNotComeIsNamedAtTheDeadline>("rank 0 of 3", "and not \"rank 1\"");
   expect_fault_found<HasNoPatience, ARankThatDoesNotComeIsNamedAtTheDeadline>("3 ranks", "s, with a deadline of 0.1 s");
   expect_fault_found<NamesNobody, AThrowingRankFreesTheOthers>("rank 0 of 4", "and not \"rank 2\"");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The suite of devices runs the CPU and the asynchronous one, and finds what is wrong with each wrong one.
+// The device suite accepts the CPU and the asynchronous device, and finds the flaw of each flawed device.
 #include <tessera/fsdp/testing/device.hpp>
 
 #include <chrono>
@@ -21,32 +21,32 @@ INSTANTIATE_TYPED_TEST_SUITE_P(OnQueues, DeviceSuite, QueuedCpu);
 
 using Flaw = DeviceFlaw;
 
-/// What a check says; accesses in no order are part of what is wrong.
+/// The failure messages of a check; unordered accesses count as failures.
 std::vector<std::string> said(void (*check)()) {
   const auto messages = failures_of(check);
   QueuedCpu::take_races();
   return messages;
 }
 
-TEST(DeviceKit, FindsNothingWhereNothingIsWrong) {
+TEST(DeviceKit, AcceptsCorrectDevices) {
   check_device_events<FlawedDevice<Flaw::none>>();
   check_device_order<FlawedDevice<Flaw::none>>();
   EXPECT_EQ(QueuedCpu::take_races(), std::vector<std::string>{});
 }
 
-TEST(DeviceKit, FindsMemoryThatIsNotAlignedOrNotZero) {
+TEST(DeviceKit, FindsUnalignedOrNonZeroMemory) {
   expect_sentence(said(check_device_memory<FlawedDevice<Flaw::gives_odd_addresses>>), "at a multiple of 64 bytes",
                   "1 bytes", "an address 8 bytes beyond");
   expect_sentence(said(check_device_memory<FlawedDevice<Flaw::gives_used_memory>>), "gives zeroed memory", "1 bytes",
                   "byte 0 is 1");
 }
 
-TEST(DeviceKit, FindsMovesOfAnotherLength) {
+TEST(DeviceKit, FindsCopiesOfTheWrongLength) {
   expect_sentence(said(check_device_moves<FlawedDevice<Flaw::moves_too_little>>), "as many bytes as it is told",
                   "3 bytes, 0 bytes behind the start", "the bytes on the device: element 2 is 0 instead of 15");
 }
 
-TEST(DeviceKit, FindsEventsThatHappenTooEarly) {
+TEST(DeviceKit, FindsEventsThatCompleteTooEarly) {
   if (test::thread_sanitizer) GTEST_SKIP() << "it finds the race itself";
   expect_sentence(said([] { check_device_events<FlawedDevice<Flaw::happens_at_once>>(); }), "not before", "of 20",
                   "what was copied to the host before the event: element");
@@ -58,18 +58,18 @@ TEST(DeviceKit, FindsQueuesThatDoNotWait) {
                   "of 20, two queues", "what the second read: element");
 }
 
-TEST(DeviceKit, FindsEventsThatDoNotHappen) {
+TEST(DeviceKit, FindsEventsThatNeverComplete) {
   const auto deadline = std::chrono::milliseconds(50);
   expect_sentence(failures_of([&] { check_device_events<FlawedDevice<Flaw::never_happens>>(deadline); }),
                   "it happens by itself", "round 1 of 20", "it has not happened after 0.05 s");
 }
 
-TEST(DeviceKit, FindsWorkThatIsDoneWhileItIsCaptured) {
+TEST(DeviceKit, FindsWorkThatRunsDuringCapture) {
   expect_sentence(said(check_device_captures<FlawedDevice<Flaw::captures_and_runs>>), "instead of doing it",
                   "before the first launch", "what it writes: element 0 is");
 }
 
-TEST(DeviceKit, FindsOtherRoundingAndOtherOrders) {
+TEST(DeviceKit, FindsDifferentRoundingAndSummationOrders) {
   expect_sentence(said(check_device_sums<FlawedDevice<Flaw::rounds_down>>), "to the nearest bf16", "elements",
                   "the result: element");
   expect_sentence(said(check_device_sums<FlawedDevice<Flaw::sums_backwards>>), "adds them in their order", "5 parts of",

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What a check of the kit says about a wrong specimen, instead of failing the test that runs it.
+/// Captures the failures that a check of the kit reports for a flawed specimen, instead of failing the running test.
 #pragma once
 
 #include <string>
@@ -26,7 +26,7 @@ std::vector<std::string> failures_of(Call call) {
   return messages;
 }
 
-/// One of the messages says what was asked, on which case, and what was found.
+/// Expects that one of the messages contains these parts: what was asked, on which case, and what was found.
 inline void expect_sentence(const std::vector<std::string>& messages, std::string_view asked, std::string_view where,
                             std::string_view found) {
   std::string all;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The suite of models: Llama's golden folder is met, memory is planned whatever batches carry, a wrong model and wrong
-// data are found, in words.
+// The model suite: Llama matches its golden folder, memory is planned for all batch contents, and a wrong model and
+// wrong data are reported in words.
 #include <tessera/fsdp/testing/model.hpp>
 
 #include <atomic>
@@ -19,7 +19,7 @@
 namespace fsdp::testing {
 namespace {
 
-/// The windows of a golden folder (tests/golden/README.md), all in one micro-batch of one rank.
+/// The windows of a golden folder (tests/golden/README.md) in one micro-batch on one rank.
 template <int shift>
 struct GoldenLlama {
   template <class Stack>
@@ -50,18 +50,18 @@ struct GoldenLlama {
   };
 };
 
-TEST(GoldenFolders, AreMet) { check_model_golden<GoldenLlama<0>>(); }
+TEST(GoldenFolders, MatchTheReferenceModel) { check_model_golden<GoldenLlama<0>>(); }
 
-TEST(GoldenFolders, WithOtherTargetsAreNot) {
+TEST(GoldenFolders, ReportDifferentTargets) {
   const auto found = failures_of(check_model_golden<GoldenLlama<1>>);
   expect_sentence(found, "a golden folder's weights give its loss", "golden/llama-gqa, 1 rank", "the loss is");
   expect_sentence(found, "a golden folder's weights give its loss", "golden/llama-gqa, 1 rank",
                   "the gradient of model.embed_tokens.weight is off by");
 }
 
-/// What an entry takes for a pass beside what a Llama's does.
+/// The reason for which an entry allocates more memory in a pass than Llama's entry.
 enum class Takes : std::uint8_t { nothing, for_noise, for_documents, for_each_document, for_sequences };
-inline Takes takes = Takes::nothing;                    // at run time, so that one model compiles
+inline Takes takes = Takes::nothing;                    // a run-time value, so that only one model is compiled
 inline std::atomic<std::int64_t> shared_sequences = 0;  // of the last pass
 
 template <class L>
@@ -90,7 +90,7 @@ struct GreedyLlama : Llama<StackT> {
   Entry entry() const { return {Base::entry()}; }
 };
 
-/// Adapters with dropout whose memory is more than the head's.
+/// Adapters with dropout that need more memory than the head.
 struct Dropping {
   template <class Stack>
   using Model = GreedyLlama<Stack>;
@@ -116,7 +116,7 @@ struct Dropping {
   };
 };
 
-TEST(Loads, AreAllThatABatchMayCarry) {
+TEST(Loads, CoverAllFeaturesOfABatch) {
   EXPECT_EQ(all_loads(3).size(), 24u);
   EXPECT_EQ(all_loads(1).size(), 12u);
   const Dropping::Data data(0, Dropping::config());
@@ -141,7 +141,7 @@ void with_dropping(Body body) {
   });
 }
 
-TEST(Loads, OfNoiseDropElementsInTrainingAlone) {
+TEST(Loads, DropoutAppliesToTrainingOnly) {
   with_dropping([](auto& training, const Dropping::Data& data) {
     const LoadedBatches<TokenBatch> noisy(data.batches, {.noise = true, .sequences = 3});
     for (int step = 0; step < 2; ++step) training.step(data.batches, {.lr = 1e-2});  // B begins at zero
@@ -151,16 +151,16 @@ TEST(Loads, OfNoiseDropElementsInTrainingAlone) {
   });
 }
 
-TEST(Loads, OfAPassBeforeAreNotSeenByShare) {
+TEST(Loads, ADryRunIgnoresTheBatchOfAnEarlierPass) {
   with_dropping([](auto& training, const Dropping::Data& data) {
     training.executor().evaluate(data.batches.front());
     EXPECT_EQ(shared_sequences, 3);
   });
 }
 
-TEST(Loads, OfAdaptersWithDropoutArePlanned) { check_model_loads<Dropping>(); }
+TEST(Loads, MemoryOfAdaptersWithDropoutIsPlanned) { check_model_loads<Dropping>(); }
 
-TEST(Loads, ThatAModelsOwnUnitsTakeMemoryForArePlanned) {
+TEST(Loads, MemoryOfUserDefinedUnitsIsPlanned) {
   for (const Takes each : {Takes::for_noise, Takes::for_documents, Takes::for_sequences}) {
     takes = each;
     check_model_loads<Dropping>();
@@ -168,7 +168,7 @@ TEST(Loads, ThatAModelsOwnUnitsTakeMemoryForArePlanned) {
   takes = Takes::nothing;
 }
 
-TEST(Loads, ThatNoPlanKnowsAreFound) {
+TEST(Loads, FindsMemoryThatNoPlanIncludes) {
   takes = Takes::for_each_document;
   const auto found = failures_of(check_model_loads<Dropping>);
   takes = Takes::nothing;
@@ -177,7 +177,7 @@ TEST(Loads, ThatNoPlanKnowsAreFound) {
                   "the dry run planned less than this step needs");
 }
 
-/// A forecaster whose entry has the sign of its gradient wrong.
+/// A forecaster whose entry computes its gradient with the wrong sign.
 template <class L>
 struct WrongEntry : forecaster::Entry<L> {
   using Base = forecaster::Entry<L>;
@@ -221,7 +221,7 @@ struct Wrong {
   };
 };
 
-TEST(WrongModels, WithAWrongSignAreFound) {
+TEST(WrongModels, AWrongGradientSignIsFound) {
   expect_sentence(failures_of(check_model_gradients<Wrong>), "gradients are the derivatives of the loss",
                   "2 ranks, fsdp2, tiling off, rank", "the largest gradient of input.weight");
 }

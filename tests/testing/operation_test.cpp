@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The suite of operations finds what is wrong with each wrong one, and nothing in one that is right.
+// The operation suite finds the flaw of each flawed operation and accepts a correct one.
 #include <tessera/fsdp/testing/operation.hpp>
 
 #include <string>
@@ -21,7 +21,7 @@ void expect_found(Check check, std::string_view asked, std::string_view found) {
 
 INSTANTIATE_TYPED_TEST_SUITE_P(Right, OperationSuite, FlawedSums<SumFlaw::none>);
 
-TEST(OperationKit, FindsOtherValues) {
+TEST(OperationKit, FindsWrongValues) {
   expect_found<SumFlaw::sums_wrongly>(check_operation_values, "values of its float64 reference",
                                       "tensor 1, an output [5]: element 0 is");
 }
@@ -43,34 +43,34 @@ TEST(OperationKit, FindsWritesBeyondTheScratch) {
                                              "scratch: element 1 behind its last");
 }
 
-TEST(OperationKit, FindsReadsOfWhatNobodyWrote) {
+TEST(OperationKit, FindsReadsOfUninitializedMemory) {
   expect_found<SumFlaw::reads_scratch>(check_operation_reads, "scratch before it has written", "element 0 is");
   expect_found<SumFlaw::reads_its_output>(check_operation_reads, "reads neither its outputs", "element 0 is");
 }
 
-TEST(OperationKit, FindsBitsThatDependOnThreads) {
+TEST(OperationKit, FindsResultsThatDependOnTheNumberOfThreads) {
   expect_found<SumFlaw::sums_by_thread>(check_operation_teams, "the same bits on any number of threads",
                                         "tensor 1, an output [5]: element");
 }
 
-TEST(OperationKit, FindsTensorsThatAreNotListed) {
+TEST(OperationKit, FindsUnlistedTensors) {
   expect_found<SumFlaw::lists_too_few>(check_operation_lists, "tensors() lists all",
                                        "tensor 1, an output [5] is not listed");
 }
 
-TEST(OperationKit, FindsScratchAndCostsThatNoPlanHas) {
+TEST(OperationKit, FindsScratchAndCostsThatDryRunsMiss) {
   expect_found<SumFlaw::plans_no_scratch>(check_operation_plans, "a dry run counts of an operation",
                                           "the scratch in bytes, a multiple of 64, is 0 instead of 64");
   expect_found<SumFlaw::costs_nothing>(check_operation_plans, "cost() says", "neither FLOPs nor bytes");
 }
 
-TEST(OperationKit, FindsWorkThatIsAnotherWhenItRunsLater) {
+TEST(OperationKit, FindsWorkThatDependsOnHostStateAtRunTime) {
   set_by_the_host = 1;
   expect_found<SumFlaw::asks_its_thread>(check_operation_on_queues, "runs later, from a copy",
                                          "tensor 1, an output [5] holds other values");
 }
 
-TEST(OperationKit, FindsShapesThatAreNotRefused) {
+TEST(OperationKit, FindsInvalidShapesThatAreAccepted) {
   expect_sentence(failures_of([] { check_operation_refuses(FlawedSums<SumFlaw::has_a_short_check>::refused()); }),
                   "check() refuses tensors that do not fit", "5 rows, and 4 sums", "no error was thrown");
 }

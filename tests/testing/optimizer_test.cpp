@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The suite of optimizers runs ours, and finds what is wrong with each wrong one.
+// The optimizer suite runs the built-in optimizers and finds the flaw of each flawed one.
 #include <tessera/fsdp/testing/optimizer.hpp>
 
 #include <vector>
@@ -33,7 +33,7 @@ std::vector<std::string> steps_of() {
   return failures_of([] { check_optimizer_steps<Compute>(FlawedOptimizer<flaw>{}); });
 }
 
-TEST(OptimizerKit, FindsNothingWhereNothingIsWrong) {
+TEST(OptimizerKit, AcceptsCorrectOptimizers) {
   const FlawedOptimizer<StepFlaw::none> optimizer;
   check_optimizer_steps<bf16>(optimizer);
   check_optimizer_cuts(optimizer);
@@ -55,22 +55,22 @@ TEST(OptimizerKit, FindsAnUpdateThatIgnoresSkippedSteps) {
                   "main: element 0 is");
 }
 
-TEST(OptimizerKit, FindsAnUpdateThatForgetsTheModel) {
+TEST(OptimizerKit, FindsAnUpdateThatDoesNotWriteTheModelWeights) {
   expect_sentence(steps_of<StepFlaw::forgets_model, bf16>(), "also where the step was skipped", "in bf16, step 1",
                   "model: element 0 is 55 instead of");
 }
 
-TEST(OptimizerKit, FindsAnUpdateThatDependsOnWhereItsPieceWasCut) {
+TEST(OptimizerKit, FindsAnUpdateThatDependsOnShardBoundaries) {
   expect_sentence(failures_of([] { check_optimizer_cuts(FlawedOptimizer<StepFlaw::depends_on_its_cut>{}); }),
                   "every element is stepped alone", "elements [0, 5) as a piece", "main: element");
 }
 
-TEST(OptimizerKit, FindsAnUpdateThatIgnoresTheScale) {
+TEST(OptimizerKit, FindsAnUpdateThatIgnoresTheGradientScale) {
   expect_sentence(failures_of([] { check_optimizer_scale(FlawedOptimizer<StepFlaw::ignores_the_scale>{}); }),
                   "a quarter of the scale", first, "main: element 0 is");
 }
 
-TEST(OptimizerKit, FindsWorkThatIsAnotherInOtherSteps) {
+TEST(OptimizerKit, FindsWorkThatDiffersBetweenSteps) {
   expect_sentence(failures_of([] { check_optimizer_counts(FlawedOptimizer<StepFlaw::counts_skipped_steps>{}); }),
                   "the same work in every step", first, "the number of bytes that are moved is 0 instead of");
   expect_sentence(failures_of([] { check_optimizer_replays(FlawedOptimizer<StepFlaw::asks_the_host>{}); }),
@@ -79,7 +79,7 @@ TEST(OptimizerKit, FindsWorkThatIsAnotherInOtherSteps) {
                   "captured in one step", first, "main: element");
 }
 
-TEST(OptimizerKit, FindsScratchThatNoDryRunCounts) {
+TEST(OptimizerKit, FindsScratchThatDryRunsMiss) {
   expect_sentence(failures_of([] { check_optimizer_counts(FlawedOptimizer<StepFlaw::hides_its_scratch>{}); }),
                   "a dry run counts of an update", first, "the arena's peak in bytes is 0 instead of");
 }
@@ -90,18 +90,18 @@ TEST(OptimizerKit, FindsUpdatesThatDoNothingOrTooMuch) {
                   "a weight is");
 }
 
-TEST(OptimizerKit, FindsStatesOfOneName) {
+TEST(OptimizerKit, FindsDuplicateStateNames) {
   expect_sentence(failures_of([] { check_optimizer_names(NamesStatesAlike{}); }), "different names for the states",
                   first, "\"mean, mean\"");
 }
 
-TEST(OptimizerKit, FindsStateThatNoCheckpointHolds) {
+TEST(OptimizerKit, FindsStateOutsideTheCheckpoint) {
   const AnyOptimizer optimizer(FlawedOptimizer<StepFlaw::keeps_state_in_itself>{});
   expect_sentence(failures_of([&] { check_optimizer_resumes(optimizer); }), "goes on from a checkpoint",
                   "a checkpoint after three", "the losses of the steps: element 1 is");
 }
 
-TEST(OptimizerKit, FindsShardsThatAreNotSteppedAsTheWhole) {
+TEST(OptimizerKit, FindsShardsThatAreSteppedUnlikeTheWhole) {
   const AnyOptimizer optimizer(FlawedOptimizer<StepFlaw::depends_on_its_cut>{});
   expect_sentence(failures_of([&] { check_optimizer_on_shards(optimizer); }), "ranks that step everything", "2 ranks",
                   "element");

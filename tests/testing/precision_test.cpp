@@ -18,7 +18,7 @@ struct IntegerWire : Bf16Mixed {
   using Reduce = std::int32_t;
 };
 
-TEST(PrecisionKit, FindsTypesThatNoStackTakes) {
+TEST(PrecisionKit, FindsTypesThatNoStackSupports) {
   expect_sentence(failures_of([] { check_precision_types<NarrowMain>(); }), "Main and Accumulate are float",
                   "the type Main", "bf16");
   expect_sentence(failures_of([] { check_precision_types<NarrowAccumulate>(); }), "Main and Accumulate are float",
@@ -27,12 +27,12 @@ TEST(PrecisionKit, FindsTypesThatNoStackTakes) {
                   "the type Reduce", "i32");
 }
 
-TEST(PrecisionKit, FindsMainWeightsThatLoseDigits) {
+TEST(PrecisionKit, FindsMainWeightsWithTooLowPrecision) {
   expect_sentence(failures_of([] { check_weights_survive<NarrowMain>(); }), "the same after it was kept in Main",
                   "Compute f32, Main bf16", " becomes ");
 }
 
-TEST(PrecisionKit, FindsGradientsThatLoseDigits) {
+TEST(PrecisionKit, FindsGradientsWithTooLowPrecision) {
   expect_sentence(failures_of([] { check_gradients_keep_their_digits<NarrowAccumulate>(); }), "as float is",
                   "Accumulate bf16, Reduce f32", " times the bound");
   expect_sentence(failures_of([] { check_gradients_keep_their_digits<IntegerWire>(); }), "loses at most 1/256",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The suite of strategies runs ours, and finds what is wrong with each wrong one.
+// The strategy suite runs the built-in strategies and finds the flaw of each flawed one.
 #include <tessera/fsdp/testing/strategy.hpp>
 
 #include <algorithm>
@@ -27,7 +27,7 @@ using sharding::Action;
 using sharding::Schedule;
 using sharding::Task;
 
-/// Whether every strategy is tested in every layout (tests/long/kit_test.py), or a sample of them.
+/// Whether every strategy is tested with every layout (tests/long/kit_test.py) or only a sample.
 bool all_of_them() {
   const char* const sweep = std::getenv("TESSERA_SWEEP");  // NOLINT(concurrency-mt-unsafe): nothing here sets variables
   return sweep != nullptr && std::string_view(sweep) == "whole";
@@ -62,7 +62,7 @@ struct Ours {
     return all;
   }
 };
-/// The same within groups, and groups that keep the weights after forward.
+/// The same strategies within groups, and strategies that keep the weights in a group after forward.
 struct OnTwoAxes {
   static std::vector<RunTimeGrouped> strategies() {
     std::vector<RunTimeGrouped> all{{.strategy = HybridShard<RunTimeSharded>{.group = 1}},
@@ -75,7 +75,7 @@ struct OnTwoAxes {
     return all;
   }
 };
-/// The same with the optimizer's state cut between groups.
+/// The same strategies with the optimizer state sharded across groups.
 struct Full {
   static std::vector<RunTimeHybridFull> strategies() {
     if (!all_of_them()) return {{.group = 2}};
@@ -84,7 +84,7 @@ struct Full {
     return all;
   }
 };
-/// The same with the optimizer's state in host memory.
+/// The same strategies with the optimizer state in host memory.
 struct Offloaded {
   static std::vector<Offload<RunTimeSharded>> strategies() {
     if (!all_of_them()) return {{{.strategy = Zero3{}}}};
@@ -114,34 +114,34 @@ Schedule::iterator find(Schedule& list, Action action, int index) {
   return std::ranges::find_if(list, [&](const Task& task) { return task.action == action && task.index == index; });
 }
 
-/// The suite says of a list of training that is spoilt so.
+/// Expects that the suite reports this message for a training schedule that `spoil` corrupts.
 void expect_unsound(void (*spoil)(Schedule& list), std::string_view found) {
   const auto messages = failures_of([&] { check_strategy_lists(test::OwnSchedule{.spoil = spoil}); });
   expect_sentence(messages, "every list of the strategy passes sharding::check",
                   "1 rank, 1 micro-batch, lists of training", found);
 }
 
-TEST(StrategySuiteFinds, AReductionTwice) {
+TEST(StrategySuiteFinds, ADuplicateReduction) {
   expect_unsound([](Schedule& list) { list.push_back({.action = Action::reduce, .index = 1}); },
                  "reduce block 0: nothing was added to its gradient since it was reduced");
 }
 
-TEST(StrategySuiteFinds, AReductionThatIsLeftOut) {
+TEST(StrategySuiteFinds, AMissingReduction) {
   expect_unsound([](Schedule& list) { list.erase(find(list, Action::reduce, 1)); },
                  "what it adds to the gradient of block 0 is never reduced");
 }
 
-TEST(StrategySuiteFinds, AGatherThatIsLeftOut) {
+TEST(StrategySuiteFinds, AMissingGather) {
   expect_unsound([](Schedule& list) { list.erase(find(list, Action::gather, 4)); },
                  "the weights of head are not gathered");
 }
 
-TEST(StrategySuiteFinds, AReleaseTooEarly) {
+TEST(StrategySuiteFinds, AnEarlyRelease) {
   expect_unsound([](Schedule& list) { std::iter_swap(find(list, Action::release, 2), find(list, Action::forward, 2)); },
                  "release block 1: its weights are still used");
 }
 
-/// A strategy that makes another list every time it is asked: with the last gather early, or where it is needed.
+/// A strategy whose schedule differs between calls: it swaps the first gather with the next task in every second call.
 struct Fickle : test::OwnSchedule {
   Schedule schedule(const sharding::Problem& problem) const {
     static std::atomic<int> asked{0};
@@ -152,23 +152,23 @@ struct Fickle : test::OwnSchedule {
     return list;
   }
 };
-TEST(StrategySuiteFinds, ListsThatDifferFromCallToCall) {
+TEST(StrategySuiteFinds, SchedulesThatDifferBetweenCalls) {
   expect_sentence(failures_of([] { check_strategy_lists(Fickle{}); }), "a strategy and its copy make the same list",
                   "1 micro-batch, lists of training", "two lists differ");
 }
 
-/// Layouts of PerParameter, of which those over two ranks are spoilt.
+/// Layouts of PerParameter; those over two ranks are corrupted.
 struct SpoiltLayout {
   static constexpr std::string_view name = "spoilt";
   void (*spoil)(buffer::Layout&) = [](buffer::Layout&) {};
-  std::size_t group = 4;  ///< that is spoilt
+  std::size_t group = 4;  ///< index of the corrupted group
   std::vector<buffer::Layout> build(std::span<const buffer::TensorGroup> groups, int parts) const {
     std::vector<buffer::Layout> layouts = buffer::PerParameter{}.build(groups, parts);
     if (parts == 2) spoil(layouts[std::min(group, layouts.size() - 1)]);
     return layouts;
   }
 };
-TEST(StrategySuiteFinds, LayoutsThatLeaveElementsWithoutAnOwnerOrGiveThemTwo) {
+TEST(StrategySuiteFinds, LayoutsThatAssignElementsToNoRankOrTwo) {
   const auto found = [](void (*spoil)(buffer::Layout&), std::string_view what) {
     const WithLayout<FullyShard<>, SpoiltLayout> strategy{{}, {spoil}};
     expect_sentence(failures_of([&] { check_strategy_lists(strategy); }), "every list of the strategy",
@@ -179,7 +179,7 @@ TEST(StrategySuiteFinds, LayoutsThatLeaveElementsWithoutAnOwnerOrGiveThemTwo) {
   found([](buffer::Layout& layout) { layout.runs.push_back(layout.runs.back()); }, "to two ranks");
 }
 
-/// Layouts over two ranks that swap two tensors of one size whenever they are asked for again: ranks ask apart.
+/// Layouts over two ranks that swap two tensors of equal size in every second call. Each rank calls separately.
 TEST(StrategySuiteFinds, LayoutsThatDifferBetweenRanks) {
   const auto swap = [](buffer::Layout& layout) {
     static std::atomic<int> asked{0};
@@ -190,21 +190,22 @@ TEST(StrategySuiteFinds, LayoutsThatDifferBetweenRanks) {
                   "2 ranks, 1 micro-batch", "has another layout than rank 0");
 }
 
-/// A hybrid whose type cuts the optimizer's state over groups, and whose facts do not: nothing would gather it.
+/// A hybrid strategy whose type shards the optimizer state across groups although its facts do not: no collective would
+/// gather the updated weights.
 struct StateAcross : FullyShard<> {
   static constexpr int mesh_axes = 2;
   using Across = buffer::Shard;
   int ranks_per_group() const { return 1; }
   constexpr sharding::Rules rules() const { return {.facts = {.across = sharding::Across::all_reduce}}; }
 };
-TEST(StrategySuiteFinds, ATypeAndFactsThatDisagree) {
+TEST(StrategySuiteFinds, FactsThatContradictTheTypeOfAStrategy) {
   expect_sentence(failures_of([] { check_strategy_lists(StateAcross{}); }), "every list of the strategy",
                   "1 rank, 1 micro-batch",
                   "places optimizer state across groups as Shard, and its facts.across is not");
 }
 
-/// A list that is sound trains right, whatever it is: the comparison itself is given other numbers.
-TEST(StrategySuiteFinds, OtherWeights) {
+/// Every valid schedule trains correctly; therefore this test passes different numbers to the comparison itself.
+TEST(StrategySuiteFinds, DifferentWeights) {
   const std::vector<float> expected{1.0f, 2.0f}, found{1.0f, 2.0000002f};
   const auto messages = failures_of([&] {
     const std::string where = StrategyCase{.ranks = 3}.in_words();
@@ -215,7 +216,7 @@ TEST(StrategySuiteFinds, OtherWeights) {
   EXPECT_EQ(messages.size(), 1u);
 }
 
-TEST(StrategySuiteFinds, GroupsThatDivideNoNumberOfRanks) {
+TEST(StrategySuiteFinds, GroupSizesThatDivideNoNumberOfRanks) {
   const auto messages = failures_of([] { check_strategy_trains(HybridShard<FullyShard<>>{.group = 7}); });
   expect_sentence(messages, "training ends without an error", "1 to 4 ranks", "ranks_per_group() divides none of them");
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The suite of tilings runs ours, and finds what is wrong with each wrong one.
+// The tiling suite runs the built-in policies and finds the flaw of each flawed one.
 #include <tessera/fsdp/testing/tiling.hpp>
 
 #include <string>
@@ -57,14 +57,14 @@ TEST(TilingKit, FindsEmptyTiles) {
                   "1 tile of 0 tokens");
 }
 
-TEST(TilingKit, FindsPlansThatDependOnMoreThanTheProblem) {
+TEST(TilingKit, FindsPlansThatAreNotAPureFunctionOfTheProblem) {
   expect_sentence(failures_of([] { check_tiling_is_pure(RemembersHowOftenItWasAsked{}); }), "pure function",
                   "131072 tokens", "then, from the same policy, ");
   expect_sentence(failures_of([] { check_tiling_is_pure(ForgetsItsNumberWhenCopied(300)); }), "a copy of it",
                   "tokens of", "then, from a copy, ");
 }
 
-TEST(TilingKit, FindsPlansThatDoNotCostWhatTheySay) {
+TEST(TilingKit, FindsPlansWithWrongMemoryCosts) {
   expect_sentence(failures_of([] { check_tiling_prices(PromisesTooLittle{}); }), "those of its tiles",
                   "1 token of a unit", "tile_bytes, the workspace of the largest tile, is 1 instead of 3");
 }
@@ -79,13 +79,13 @@ TEST(TilingKit, FindsPlansBeyondTheLimits) {
                   "-64 of 0 columns");
 }
 
-TEST(TilingKit, FindsPlansThatTakeMoreThanUntiled) {
+TEST(TilingKit, FindsPlansThatNeedMoreMemoryThanUntiled) {
   expect_sentence(failures_of([] { check_tiling_saves(TakesMoreThanUntiled{}); }), "more bytes than tiling::Untiled",
                   "1 token of an MLP", "1530 bytes");
 }
 
-/// They do not come to be computed: the table of plans refuses them.
-TEST(TilingKit, FindsPlansThatCannotBeComputedWith) {
+/// These plans are never executed: the table of plans refuses them.
+TEST(TilingKit, FindsPlansThatCannotBeExecuted) {
   const auto found = [](const auto& policy, std::string_view what) {
     expect_sentence(failures_of([&] { check_tiling_gradients(policy); }), "gradients of the untiled one",
                     "1 x 7 tokens, hidden 12", what);
@@ -96,7 +96,7 @@ TEST(TilingKit, FindsPlansThatCannotBeComputedWith) {
   EXPECT_EQ(failures_of([] { check_tiling_gradients(RefusesEverything{}); }), std::vector<std::string>{});
 }
 
-TEST(TilingKit, FindsAPolicyThatPlansNothing) {
+TEST(TilingKit, FindsAPolicyThatRefusesEveryProblem) {
   expect_sentence(covers<RefusesEverything>(), "a policy makes plans", "problems", "an InputError for each of them");
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Communicators that are wrong in one way each. All have Threads move bytes, and spoil what it did.
+/// Communicators with one flaw each. All use Threads to move bytes and corrupt its result.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +19,8 @@
 
 namespace fsdp::testing {
 
-/// Nothing wrong. A wrong one derives from it with its own type as Own, and hides what it does otherwise.
+/// A correct communicator. A flawed one derives from it with its own type as Own and hides the functions that it
+/// changes.
 template <class Own>
 class OverThreads {
  public:
@@ -73,7 +74,7 @@ class OverThreads {
     return counts[static_cast<std::size_t>(rank())];
   }
 
-  /// What an all_gather leaves in each `full`, apart from them.
+  /// Returns the results of an all_gather in separate buffers instead of in each `full`.
   template <class T>
   std::vector<std::vector<T>> gathered(std::span<const comm::Segment<T>> segments) {
     std::vector<std::vector<T>> results;
@@ -86,7 +87,7 @@ class OverThreads {
     return results;
   }
 
-  /// The `full` of every rank, one after the other.
+  /// Returns the `full` of all ranks, concatenated.
   std::vector<float> contributions_of_all(const comm::Segment<float>& segment) {
     const std::int64_t each = total(segment.counts);
     const std::vector<std::int64_t> counts(static_cast<std::size_t>(size()), each);
@@ -103,7 +104,7 @@ struct Right : OverThreads<Right> {
   using OverThreads::OverThreads;
 };
 
-/// Its floats depend on which rank is last: others sum from the first.
+/// Sums from the last rank to the first; correct communicators sum from the first.
 struct SumsFromTheLastRank : OverThreads<SumsFromTheLastRank> {
   using OverThreads::OverThreads;
   template <class Wire>
@@ -148,7 +149,7 @@ struct SumsFromTheLastRank : OverThreads<SumsFromTheLastRank> {
   }
 };
 
-/// Adds contributions up before it adds them to what is there.
+/// Sums the contributions first and then adds the sum to the existing value.
 struct AddsTheirSum : OverThreads<AddsTheirSum> {
   using OverThreads::OverThreads;
   template <class Wire>
@@ -164,7 +165,7 @@ struct AddsTheirSum : OverThreads<AddsTheirSum> {
   }
 };
 
-/// Begins each rank's sums with the contribution of the rank after it, as a ring does, whatever order is asked for.
+/// Starts the sums of each rank with the contribution of the next rank, like a ring, and ignores the requested order.
 struct KeepsItsOwnOrder : OverThreads<KeepsItsOwnOrder> {
   using OverThreads::OverThreads;
   template <class Wire>
@@ -185,7 +186,7 @@ struct KeepsItsOwnOrder : OverThreads<KeepsItsOwnOrder> {
   }
 };
 
-/// A rank that has nothing to give gets nothing.
+/// A rank that contributes nothing receives nothing.
 struct DropsEmptyPieces : OverThreads<DropsEmptyPieces> {
   using OverThreads::OverThreads;
   template <class T>
@@ -197,7 +198,7 @@ struct DropsEmptyPieces : OverThreads<DropsEmptyPieces> {
   }
 };
 
-/// Of a list it moves the first segment.
+/// Moves only the first segment of a list.
 struct MovesOneSegment : OverThreads<MovesOneSegment> {
   using OverThreads::OverThreads;
   template <class T>
@@ -206,7 +207,7 @@ struct MovesOneSegment : OverThreads<MovesOneSegment> {
   }
 };
 
-/// A piece in its place is sent from the start of `full`.
+/// Sends an in-place piece from the beginning of `full` instead of its offset.
 struct MislaysPiecesInPlace : OverThreads<MislaysPiecesInPlace> {
   using OverThreads::OverThreads;
   template <class T>
@@ -220,7 +221,7 @@ struct MislaysPiecesInPlace : OverThreads<MislaysPiecesInPlace> {
   }
 };
 
-/// Adds to nothing: sums always overwrite.
+/// Never accumulates: sums always overwrite.
 struct NeverAccumulates : OverThreads<NeverAccumulates> {
   using OverThreads::OverThreads;
   template <class Wire>
@@ -229,7 +230,7 @@ struct NeverAccumulates : OverThreads<NeverAccumulates> {
   }
 };
 
-/// Its reduce_scatter is an all_reduce where it can be.
+/// Implements reduce_scatter by all_reduce if segments are in place.
 struct SumsAllOfFull : OverThreads<SumsAllOfFull> {
   using OverThreads::OverThreads;
   template <class Wire>
@@ -241,7 +242,7 @@ struct SumsAllOfFull : OverThreads<SumsAllOfFull> {
   }
 };
 
-/// Its all_reduce sums pieces and leaves them where they are.
+/// all_reduce only does the reduce-scatter and omits the all-gather.
 struct ForgetsToGatherSums : OverThreads<ForgetsToGatherSums> {
   using OverThreads::OverThreads;
   template <class Wire>
@@ -250,7 +251,7 @@ struct ForgetsToGatherSums : OverThreads<ForgetsToGatherSums> {
   }
 };
 
-/// Sums as many elements as its scratch holds.
+/// Sums only as many elements as fit into its scratch.
 struct StopsAtItsScratch : OverThreads<StopsAtItsScratch> {
   using OverThreads::OverThreads;
   template <class Wire>
@@ -271,7 +272,7 @@ struct BroadcastsFromRankZero : OverThreads<BroadcastsFromRankZero> {
   void broadcast(std::span<std::byte> bytes, int) { threads_.broadcast(bytes, 0); }
 };
 
-/// It hears nobody but itself.
+/// Gathers only its own bytes.
 struct GathersOwnBytes : OverThreads<GathersOwnBytes> {
   using OverThreads::OverThreads;
   void gather_bytes(std::span<const std::byte> mine, std::span<std::byte> all) {
@@ -279,7 +280,7 @@ struct GathersOwnBytes : OverThreads<GathersOwnBytes> {
   }
 };
 
-/// Parts have their ranks in falling order.
+/// Parts of a split have their ranks in descending order.
 struct TurnsPartsRound : OverThreads<TurnsPartsRound> {
   using OverThreads::OverThreads;
   int rank() const { return turned ? size() - 1 - threads_.rank() : threads_.rank(); }
@@ -291,7 +292,7 @@ struct TurnsPartsRound : OverThreads<TurnsPartsRound> {
   bool turned = false;
 };
 
-/// What does not fit into a message is lost.
+/// Drops data beyond the first message.
 struct DropsTheRestOfAMessage : OverThreads<DropsTheRestOfAMessage> {
   using OverThreads::OverThreads;
   template <class T>
@@ -304,7 +305,7 @@ struct DropsTheRestOfAMessage : OverThreads<DropsTheRestOfAMessage> {
   }
 };
 
-/// Its records come from a monitor that is new in every call.
+/// Returns a monitor that is reset in every call.
 struct ForgetsItsMonitor : OverThreads<ForgetsItsMonitor> {
   using OverThreads::OverThreads;
   comm::Monitor& monitor() {
@@ -317,7 +318,7 @@ struct ForgetsItsMonitor : OverThreads<ForgetsItsMonitor> {
   comm::Monitor forgotten_;
 };
 
-/// Errors that say what happened and not to whom.
+/// Errors do not report the failed rank.
 struct NamesNobody : OverThreads<NamesNobody> {
   using OverThreads::OverThreads;
   void barrier() {
@@ -329,7 +330,7 @@ struct NamesNobody : OverThreads<NamesNobody> {
   }
 };
 
-/// A run that ends well whatever its ranks do.
+/// `run` reports success although a rank failed.
 struct ReportsNoFailure : OverThreads<ReportsNoFailure> {
   using OverThreads::OverThreads;
   template <class F>
@@ -342,7 +343,7 @@ struct ReportsNoFailure : OverThreads<ReportsNoFailure> {
   }
 };
 
-/// A run of one rank, however many it is told.
+/// `run` starts one rank for any requested number.
 struct RunsOneRank : OverThreads<RunsOneRank> {
   using OverThreads::OverThreads;
   template <class F>
@@ -359,7 +360,7 @@ struct RunsNothing : OverThreads<RunsNothing> {
   }
 };
 
-/// Does not wait for the deadline, and gives up at once where somebody is missing.
+/// Fails immediately if a rank is missing instead of waiting for the deadline.
 struct HasNoPatience : OverThreads<HasNoPatience> {
   using OverThreads::OverThreads;
   void barrier() { throw comm::CollectiveError("rank 1 is not there"); }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Devices that are wrong in one way each: the asynchronous one, spoilt.
+/// Flawed versions of the asynchronous device, with one flaw each.
 #pragma once
 
 #include <algorithm>
@@ -22,11 +22,11 @@ enum class DeviceFlaw {
   none,
   gives_odd_addresses,
   gives_used_memory,
-  moves_too_little,   ///< leaves out the last byte
-  happens_at_once,    ///< its events say so
-  never_happens,      ///< its events say so
+  moves_too_little,   ///< copies omit the last byte
+  happens_at_once,    ///< events report completion immediately
+  never_happens,      ///< events never report completion
   waits_for_nothing,  ///< queues do not wait for events
-  captures_and_runs,  ///< work that is captured is done as well
+  captures_and_runs,  ///< captured work also runs immediately
   sums_backwards,
   rounds_down,
 };
@@ -50,7 +50,7 @@ struct FlawedDevice : QueuedCpu {
     void wait(const Event& event) {
       if (flaw != DeviceFlaw::waits_for_nothing) QueuedCpu::Queue::wait(event);
     }
-    bool slow;  ///< so that who does not wait for it is too early
+    bool slow;  ///< slow, so that work that does not wait for this queue runs too early
   };
   using Arena = device::Arena<FlawedDevice>;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Communicators whose exchanges are wrong in one way each; the rest is right.
+/// Communicators with one flaw each in their exchanges; all other functions are correct.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,8 @@
 
 namespace fsdp::testing {
 
-/// Nothing wrong. A wrong one derives from it with its own type as Own, and hides what it does otherwise.
+/// A correct communicator. A flawed one derives from it with its own type as Own and hides the functions that it
+/// changes.
 template <class Own>
 struct ExchangesOverThreads : OverThreads<Own> {
   using OverThreads<Own>::OverThreads;
@@ -26,7 +27,7 @@ struct ExchangesOverThreads : OverThreads<Own> {
   }
 
  protected:
-  /// What an all_to_all leaves in each `receive`, apart from them.
+  /// Returns the results of an all_to_all in separate buffers instead of in each `receive`.
   template <class T>
   std::vector<std::vector<T>> exchanged(std::span<const comm::Exchange<T>> exchanges) {
     std::vector<std::vector<T>> results;
@@ -43,7 +44,7 @@ struct RightExchanges : ExchangesOverThreads<RightExchanges> {
   using ExchangesOverThreads::ExchangesOverThreads;
 };
 
-/// A rank that has nothing to send gets nothing.
+/// A rank that sends nothing receives nothing.
 struct DropsPiecesOfTheSilent : ExchangesOverThreads<DropsPiecesOfTheSilent> {
   using ExchangesOverThreads::ExchangesOverThreads;
   template <class T>
@@ -56,7 +57,7 @@ struct DropsPiecesOfTheSilent : ExchangesOverThreads<DropsPiecesOfTheSilent> {
   }
 };
 
-/// Of a list it exchanges the first tensor.
+/// Exchanges only the first tensor of a list.
 struct ExchangesOneTensor : ExchangesOverThreads<ExchangesOneTensor> {
   using ExchangesOverThreads::ExchangesOverThreads;
   template <class T>
@@ -65,7 +66,7 @@ struct ExchangesOneTensor : ExchangesOverThreads<ExchangesOneTensor> {
   }
 };
 
-/// Each exchange is done when the next one starts, or when the communicator ends.
+/// Does not copy the results of an exchange to `receive`.
 struct ExchangesWhenItIsTooLate : ExchangesOverThreads<ExchangesWhenItIsTooLate> {
   using ExchangesOverThreads::ExchangesOverThreads;
   template <class T>
@@ -75,7 +76,7 @@ struct ExchangesWhenItIsTooLate : ExchangesOverThreads<ExchangesWhenItIsTooLate>
   }
 };
 
-/// What does not fit into a message is lost.
+/// Drops data beyond the first message.
 struct DropsTheRestOfAnExchange : ExchangesOverThreads<DropsTheRestOfAnExchange> {
   using ExchangesOverThreads::ExchangesOverThreads;
   template <class T>
@@ -88,7 +89,7 @@ struct DropsTheRestOfAnExchange : ExchangesOverThreads<DropsTheRestOfAnExchange>
   }
 };
 
-/// It hears nobody but itself, and so finds nobody that disagrees.
+/// Gathers only its own bytes and therefore does not detect ranks that disagree.
 struct ExchangesUnheard : ExchangesOverThreads<ExchangesUnheard> {
   using ExchangesOverThreads::ExchangesOverThreads;
   void gather_bytes(std::span<const std::byte> mine, std::span<std::byte> all) {
@@ -96,7 +97,7 @@ struct ExchangesUnheard : ExchangesOverThreads<ExchangesUnheard> {
   }
 };
 
-/// Errors that say what happened and not to whom.
+/// Errors do not report the failed rank.
 struct NamesNobodyInExchanges : ExchangesOverThreads<NamesNobodyInExchanges> {
   using ExchangesOverThreads::ExchangesOverThreads;
   template <class T>

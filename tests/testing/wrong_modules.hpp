@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// An MLP that is wrong in one way each, and a block whose stages are.
+/// An MLP with one selectable flaw, and a block with flawed stages.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@
 
 namespace fsdp::testing {
 
-/// What a mistake does on the CPU before and after the right computation: by default nothing.
+/// What a flaw changes on the CPU after the correct computation; nothing by default.
 struct NoMistake {
   static constexpr bool clears_written = false, hides_memory = false, leaks = false;
   template <class Context, class Weights, class Compute>
@@ -113,7 +113,7 @@ struct TestedWrongMlp {
   static std::vector<ModuleSizes> sizes() { return {{1, 5, 12}}; }
 };
 
-/// Its stage `after` reads the last range alone.
+/// The stage `after` reads only the last range.
 template <class L>
 struct HalfMean : mixer::CausalMean<L> {
   using Mean = mixer::CausalMean<L>;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Operations that are wrong in one way each: sums of rows.
+/// Sums of rows as operations with one flaw each.
 #pragma once
 
 #include <cstdint>
@@ -19,19 +19,19 @@ namespace fsdp::testing {
 
 enum class SumFlaw {
   none,
-  sums_wrongly,         ///< leaves out the last column
-  writes_beyond,        ///< one element more than there are rows
-  writes_its_input,     ///< scales it in place
-  writes_in_the_gap,    ///< behind a row of its input
-  writes_past_scratch,  ///< one byte more than it asked for
-  reads_scratch,        ///< adds to what it finds there
-  reads_its_output,     ///< adds to what it finds there, times nothing
-  sums_by_thread,       ///< partial sums, as many as threads, in float
-  lists_too_few,        ///< leaves out its output
-  plans_no_scratch,     ///< asks for it in a function that dry runs do not find
+  sums_wrongly,         ///< omits the last column
+  writes_beyond,        ///< writes one element more than there are rows
+  writes_its_input,     ///< scales its input in place
+  writes_in_the_gap,    ///< writes into the gap after a row of its input
+  writes_past_scratch,  ///< writes one byte beyond the requested scratch
+  reads_scratch,        ///< accumulates into uninitialised scratch
+  reads_its_output,     ///< adds the old output times zero
+  sums_by_thread,       ///< makes one float partial sum per thread
+  lists_too_few,        ///< does not list its output
+  plans_no_scratch,     ///< requests scratch in a function that dry runs do not call
   costs_nothing,
   has_a_short_check,  ///< compares no shapes
-  asks_its_thread,    ///< adds what the thread that enqueues it has set
+  asks_its_thread,    ///< reads a thread-local value of the enqueuing thread
 };
 
 inline thread_local float set_by_the_host = 0;
@@ -57,7 +57,7 @@ struct FlawedSum {
   }
 };
 
-/// A double for each row.
+/// The scratch: one double per row.
 template <SumFlaw flaw>
 requires(flaw != SumFlaw::plans_no_scratch) std::int64_t
     scratch(const device::Cpu::Planner&, const FlawedSum<flaw>& op) {

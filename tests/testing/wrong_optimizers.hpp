@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Optimizers that are wrong in one way each.
+/// Optimizers with one flaw each.
 #pragma once
 
 #include <array>
@@ -19,21 +19,21 @@ namespace fsdp::testing {
 
 enum class StepFlaw {
   none,
-  steps_on_padding,       ///< rounds its number of elements up
-  ignores_skipped,        ///< steps although the step is skipped
-  depends_on_its_cut,     ///< divides by the largest gradient of the piece
-  forgets_model,          ///< leaves `model` as it was in skipped steps
-  ignores_the_scale,      ///< of the gradient
-  writes_its_gradient,    ///< scales it in place
+  steps_on_padding,       ///< rounds up the number of elements
+  ignores_skipped,        ///< updates although the step is skipped
+  depends_on_its_cut,     ///< divides by the largest gradient of the shard
+  forgets_model,          ///< does not write `model` in skipped steps
+  ignores_the_scale,      ///< ignores the gradient scale
+  writes_its_gradient,    ///< scales the gradient in place
   keeps_state_in_itself,  ///< counts its steps on the host
   asks_the_host,          ///< reads the learning rate when the step is enqueued
-  counts_skipped_steps,   ///< less work where a step is skipped
-  hides_its_scratch,      ///< from dry runs
-  steps_nowhere,          ///< by nothing
-  divides_by_its_state,   ///< which begins as zeros
+  counts_skipped_steps,   ///< does less work in a skipped step
+  hides_its_scratch,      ///< does not report its scratch to dry runs
+  steps_nowhere,          ///< the update is zero
+  divides_by_its_state,   ///< divides by a state that is initially zero
 };
 
-/// Momentum, as an operation.
+/// The momentum update as an operation.
 template <class Model>
 struct FlawedStep {
   static constexpr std::string_view name = "flawed_step";
@@ -109,7 +109,7 @@ struct FlawedOptimizer {
   mutable std::int64_t steps = 0;
 };
 
-/// Two states of one name.
+/// Two states with the same name.
 struct NamesStatesAlike : FlawedOptimizer<StepFlaw::none> {
   std::span<const std::string_view> states(const Parameter&) const {
     static constexpr std::array<std::string_view, 2> names = {"mean", "mean"};
@@ -117,7 +117,7 @@ struct NamesStatesAlike : FlawedOptimizer<StepFlaw::none> {
   }
 };
 
-/// Steps against the gradient's sign, and so away from where the loss falls.
+/// Updates with the wrong sign, so that the loss increases.
 struct StepsUphill : FlawedOptimizer<StepFlaw::none> {
   template <class Stream, class Compute>
   void update(Stream& stream, const optim::Update<Compute>& piece, Tensor<const device::StepDecision> decision) const {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Communicators whose requests end at the wrong time; the rest is right.
+/// Communicators whose requests complete at the wrong time; all other functions are correct.
 #pragma once
 
 #include <algorithm>
@@ -37,7 +37,7 @@ struct CompletesEarly : OverThreads<CompletesEarly> {
   }
 };
 
-/// A rank that has read its peers goes on, although they may not have read it.
+/// A rank that has read its peers continues although they may not have read its data yet.
 struct LetsGoTooEarly : OverThreads<LetsGoTooEarly> {
   using OverThreads::OverThreads;
   struct Copy {
@@ -98,7 +98,7 @@ struct LetsGoTooEarly : OverThreads<LetsGoTooEarly> {
   }
 };
 
-/// A request that nobody waits for leaves `full` as it was.
+/// A request without a wait leaves `full` unchanged.
 struct ForgetsUnwaitedRequests : OverThreads<ForgetsUnwaitedRequests> {
   using OverThreads::OverThreads;
   struct Request {
@@ -111,7 +111,7 @@ struct ForgetsUnwaitedRequests : OverThreads<ForgetsUnwaitedRequests> {
     void wait() { std::copy(bytes.begin(), bytes.end(), to); }
   };
   template <class T>
-  Request all_gather(std::span<const comm::Segment<T>> segments) {  // of one segment
+  Request all_gather(std::span<const comm::Segment<T>> segments) {  // supports one segment only
     const auto results = gathered(segments);
     Request request;
     const auto bytes = std::as_bytes(std::span(results[0]));

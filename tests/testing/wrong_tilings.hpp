@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Tiling policies that are wrong in one way each.
+/// Tiling policies with one flaw each.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 
 namespace fsdp::testing {
 
-/// Token 2 of every sequence that is long enough are in no tile.
+/// Token 2 of every sequence of more than 3 tokens is in no tile.
 struct LeavesAGap {
   tiling::TilePlan plan(const tiling::Problem& problem) const {
     tiling::TilePlan plan = tiling::Untiled{}.plan(problem);
@@ -58,13 +58,13 @@ struct HasAnEmptyTile {
   }
 };
 
-/// Every plan has longer tiles than the one before.
+/// Every plan has longer tiles than the previous one.
 struct RemembersHowOftenItWasAsked {
   tiling::TilePlan plan(const tiling::Problem& problem) const { return tiling::cut(problem, ++asked); }
   mutable std::int64_t asked = 0;
 };
 
-/// A copy has other numbers than its original.
+/// A copy has a different number than the original.
 struct ForgetsItsNumberWhenCopied {
   explicit ForgetsItsNumberWhenCopied(std::int64_t number) : tokens(number) {}
   ForgetsItsNumberWhenCopied(const ForgetsItsNumberWhenCopied&) {}
@@ -73,7 +73,7 @@ struct ForgetsItsNumberWhenCopied {
   std::int64_t tokens = 5000;
 };
 
-/// Its workspace is that of half a tile.
+/// The planned workspace is only that of half a tile.
 struct PromisesTooLittle {
   tiling::TilePlan plan(const tiling::Problem& problem) const {
     tiling::TilePlan plan = tiling::Untiled{}.plan(problem);
@@ -106,7 +106,7 @@ struct HasBlocksOfLessThanNothing {
   }
 };
 
-/// Blocks of columns cost their sums, also where they save nothing.
+/// Uses blocks of columns, which need memory for their sums, even if they save nothing.
 struct TakesMoreThanUntiled {
   tiling::TilePlan plan(const tiling::Problem& problem) const {
     std::vector<tiling::Tile> tiles;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Which messages are learned, end tokens, and warnings of special tokens that are not there.
+/// Which messages are learned, end tokens, and warnings about missing special tokens.
 #include <tessera/text/chat.hpp>
 
 #include <string>
@@ -27,7 +27,7 @@ struct Folder : test::TemporaryFolder {
   }
 };
 
-/// The text that is learned.
+/// The text of the learned tokens.
 std::string learned(const ChatFormat& format, const std::string& json) {
   const ChatTokens chat = format.encode(json, "chats.jsonl line 3");
   std::vector<TokenId> ids;
@@ -36,7 +36,7 @@ std::string learned(const ChatFormat& format, const std::string& json) {
   return format.tokenizer().decode(ids, false);
 }
 
-/// Two turns; the marks are members of the messages, such as ", \"weight\": 0".
+/// A conversation of two turns; the marks are JSON members of the messages, such as ", \"weight\": 0".
 std::string turns(const std::string& first, const std::string& second = "", const std::string& question = "") {
   return R"({"messages": [{"role": "user", "content": "a")" + question +
          R"(}, {"role": "assistant", "content": "bad")" + first +
@@ -51,7 +51,7 @@ constexpr const char* two_blocks =
     "{% endgeneration %}|{% generation %};{% endgeneration %}{% else %}{{ m.content }};{% endif %}{% endfor %}"
     "{% if add_generation_prompt %}[assistant]{% endif %}";
 
-TEST(ChatMarks, AnAnswerThatIsMarkedIsContextAndNotLearned) {
+TEST(ChatMarks, AMarkedAnswerIsContextOnly) {
   const Folder blocks, none(without_blocks), two(two_blocks);
   for (const char* mark : {"\"weight\": 0", "\"weight\": 0.0", "\"weight\": false", "\"train\": false",
                            "\"training\": false", "\"loss\": false", "\"loss\": 0", "\"loss\": 0, \"train\": false"}) {
@@ -67,7 +67,7 @@ TEST(ChatMarks, AnAnswerThatIsMarkedIsContextAndNotLearned) {
   EXPECT_EQ(learned(blocks.format("chatml"), turns("", "", ", \"weight\": 0")), "bad<|im_end|>good<|im_end|>");
 }
 
-TEST(ChatMarks, WithThemATemplateMayRewriteEarlierAnswers) {
+TEST(ChatMarks, MarkedEarlierAnswersMayBeRewrittenByTheTemplate) {
   const Folder folder(
       "{% for m in messages %}[{{ m.role }}]{{ m.content if loop.last or m.role == 'user' else m.content | upper }}{% "
       "endfor %}"
@@ -80,7 +80,7 @@ TEST(ChatMarks, WithThemATemplateMayRewriteEarlierAnswers) {
   EXPECT_EQ(learned(folder.format(), turns(", \"weight\": 0")), "good");
 }
 
-TEST(ChatMarks, MarksAreNoPartOfWhatTheTemplateSees) {
+TEST(ChatMarks, TheTemplateDoesNotSeeTheMarks) {
   const Folder folder("{% for m in messages %}{{ m | tojson }}{% endfor %}");
   const ChatFormat format = folder.format();
   const ChatTokens plain = format.encode(turns(""), "x"), marked = format.encode(turns(", \"weight\": 0"), "x");
@@ -88,7 +88,7 @@ TEST(ChatMarks, MarksAreNoPartOfWhatTheTemplateSees) {
   EXPECT_NE(plain.answers, marked.answers);
 }
 
-TEST(ChatMarks, MarksInCompletionsAreHonoured) {
+TEST(ChatMarks, MarksInCompletionsAreRespected) {
   const Folder folder;
   EXPECT_EQ(learned(folder.format("chatml"), R"({"prompt": [{"role": "user", "content": "a"}],
       "completion": [{"role": "assistant", "content": "b", "weight": 0}, {"role": "user", "content": "c"},
@@ -96,7 +96,7 @@ TEST(ChatMarks, MarksInCompletionsAreHonoured) {
             "d<|im_end|>");
 }
 
-TEST(ChatMarks, OtherValuesAndKeysThatChangeWhatIsLearnedAreRefusedByName) {
+TEST(ChatMarks, InvalidMarksAreRefusedWithTheirKey) {
   const Folder folder;
   const ChatFormat format = folder.format("chatml");
   const auto encode = [&](const std::string& json) { return format.encode(json, "chats.jsonl line 3"); };
@@ -117,7 +117,7 @@ TEST(ChatMarks, OtherValuesAndKeysThatChangeWhatIsLearnedAreRefusedByName) {
     EXPECT_INPUT_ERROR(encode("{" + std::string(member) + ", " + turns("").substr(1)), "line 3: has \"");
 }
 
-TEST(ChatMarks, OtherWordsBesideSwitchesAreRefusedByName) {
+TEST(ChatMarks, UnknownKeysThatMayBeTrainingMarksAreRefused) {
   const Folder folder;
   const ChatFormat format = folder.format("chatml");
   for (const char* member : {"\"skip\": true", "\"ignore\": 1", "\"exclude\": \"true\"", "\"include\": \"0\"",
@@ -130,7 +130,7 @@ TEST(ChatMarks, OtherWordsBesideSwitchesAreRefusedByName) {
     EXPECT_EQ(learned(format, turns(std::string(", ") + member)), "bad<|im_end|>good<|im_end|>") << member;
 }
 
-TEST(ChatMarks, AnswersOfAnotherRoleBesideThoseOfTheAssistantAreRefused) {
+TEST(ChatMarks, AnswersOfRolesOtherThanTheAssistantAreRefused) {
   const Folder folder;
   const ChatFormat format = folder.format("chatml");
   const auto chat = [](const std::string& role, const std::string& mark = "") {
@@ -146,7 +146,7 @@ TEST(ChatMarks, AnswersOfAnotherRoleBesideThoseOfTheAssistantAreRefused) {
   EXPECT_EQ(learned(format, chat("tool")), "good<|im_end|>");
 }
 
-TEST(ChatMarks, OtherKeysAreNoMarks) {
+TEST(ChatMarks, UnrelatedKeysAreNotTreatedAsMarks) {
   const Folder folder;
   const ChatFormat format = folder.format("chatml");
   for (const char* member : {"\"name\": \"x\"", "\"id\": 7", "\"tool_call_id\": \"y\"", "\"reasoning_content\": \"z\"",
@@ -159,7 +159,7 @@ TEST(ChatMarks, OtherKeysAreNoMarks) {
         << member;
 }
 
-TEST(ChatEndTokens, SpecialTokensAreReadAsTransformersReadsThem) {
+TEST(ChatEndTokens, SpecialTokensAreReadAsInTransformers) {
   using Tokens = std::map<std::string, std::string>;
   const auto tokens = [](const std::string& config, const std::string& map) {
     return special_tokens_beside(Folder("", config, map).path() / "tokenizer.json");
@@ -199,7 +199,7 @@ TEST(ChatEndTokens, CompletionsEndWithTheEndTokenOrAreRefused) {
   EXPECT_INPUT_ERROR(absent.format("plain").encode(pair, "x"), "x: the end token \"<no>\" is none of ");
 }
 
-TEST(ChatEndTokens, TheyAreTheTemplatesToo) {
+TEST(ChatEndTokens, TheEndTokenIsPassedToTheTemplate) {
   const Folder folder("{% for m in messages %}{{ m.content }}{{ eos_token }}{% endfor %}");
   const std::string chat = turns("");
   EXPECT_EQ(learned(folder.format("auto", "<|im_end|>"), chat), "bad<|im_end|>good<|im_end|>");
@@ -209,7 +209,7 @@ TEST(ChatEndTokens, TheyAreTheTemplatesToo) {
 
 using Warnings = std::vector<std::string>;
 
-TEST(ChatWarnings, ATemplateThatUsesATokenThatNothingNames) {
+TEST(ChatWarnings, ATemplateThatUsesAnUndefinedSpecialToken) {
   const Folder folder("{{ bos_token }}{{ messages[0].content }}{{ eos_token }}");
   const std::string file = (folder.path() / "tokenizer.json").string(),
                     name = (folder.path() / "chat_template.jinja").string();
@@ -225,7 +225,7 @@ TEST(ChatWarnings, ATemplateThatUsesATokenThatNothingNames) {
   EXPECT_EQ(folder.format("plain").warnings().size(), 1u);
 }
 
-TEST(ChatWarnings, MarksThatAreNoTokensOfTheTokenizer) {
+TEST(ChatWarnings, TemplateMarkersThatAreNotTokensOfTheTokenizer) {
   const Folder folder("<|user|>{{ messages[0].content }}<|im_end|><\uff5cend\uff5c>a <| b", "{}", "", "smollm.json");
   const std::string file = (folder.path() / "tokenizer.json").string();
   const std::string rest = ", which is no token of " + file +

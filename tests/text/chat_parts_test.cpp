@@ -27,7 +27,7 @@ struct Folder : test::TemporaryFolder {
   }
 };
 
-/// The text of all tokens, and of those that are learned.
+/// The text of all tokens and of the learned tokens.
 std::string all(const ChatFormat& format, const std::string& json) {
   return format.tokenizer().decode(format.encode(json, "chats.jsonl line 3").ids, false);
 }
@@ -53,7 +53,7 @@ const std::string tools =
 const std::string called = R"(, "tool_calls": [{"type": "function", "function": {"name": "add", "arguments": )";
 const std::string call = content("assistant", "null", called + R"({"first": "li\"ne\n2"}}}])");
 
-/// What the template `text` does not write of a record.
+/// The parts of a record that the template `text` does not write.
 std::string missing(const std::string& text, const std::string& json) {
   const Folder folder(text);
   std::string missing = folder.format().encode(json, "x").missing;
@@ -61,7 +61,7 @@ std::string missing(const std::string& text, const std::string& json) {
   return name == missing.npos ? missing : missing.substr(0, name) + "T" + missing.substr(missing.find(".jinja") + 6);
 }
 
-TEST(ChatParts, KeysThatAreNullCountAsAbsent) {
+TEST(ChatParts, NullKeysCountAsAbsent) {
   const Folder folder;
   const ChatFormat format = folder.format("chatml");
   const std::string text = all(format, record(chat));
@@ -88,7 +88,7 @@ TEST(ChatParts, KeysThatAreNullCountAsAbsent) {
             "qa");
 }
 
-TEST(ChatParts, ContentOfAnotherTypeIsRefusedByName) {
+TEST(ChatParts, NonTextContentIsRefusedByName) {
   const Folder folder("{% for m in messages %}{{ m.content }}{% endfor %}");
   for (const ChatFormat& format : {folder.format("chatml"), folder.format("llama3"), folder.format()}) {
     const auto expect = [&](const std::string& json, const std::string& sentence) {
@@ -119,7 +119,7 @@ TEST(ChatParts, ContentOfAnotherTypeIsRefusedByName) {
                      "call 1 has no \"name\"");
 }
 
-TEST(ChatParts, TextPartsAreJoinedUnlessTheTemplateGoesThroughThem) {
+TEST(ChatParts, TextPartsAreJoinedUnlessTheTemplateIteratesThem) {
   const std::string parts = R"([{"type": "text", "text": "one "}, {"type": "text", "text": "two", "image": null}])";
   const std::string json = record(content("user", parts) + ", " + content("assistant", parts));
   const auto text = [&](const std::string& content) { return "{% for m in messages %}" + content + ";{% endfor %}"; };
@@ -152,7 +152,7 @@ TEST(ChatParts, ASystemKeyBecomesTheFirstMessage) {
                      "chats.jsonl line 3: message 2 has \"content\" of the type number");
 }
 
-TEST(ChatParts, WhatCannotBeReadAndTwoFormsAreRefusedByName) {
+TEST(ChatParts, UnsupportedMediaAndAmbiguousRecordsAreRefused) {
   const Folder folder;
   const ChatFormat format = folder.format("chatml");
   const auto encode = [&](const std::string& more) { return format.encode(record(chat, more), "chats.jsonl line 3"); };
@@ -183,7 +183,7 @@ TEST(ChatParts, WhatCannotBeReadAndTwoFormsAreRefusedByName) {
   EXPECT_INPUT_ERROR(all(format, R"({"instruction": "i", "output": "o"})"), "write its \"instruction\" as \"prompt\"");
 }
 
-TEST(ChatParts, KeysThatNothingReadsAreReported) {
+TEST(ChatParts, UnusedKeysAreReported) {
   const Folder folder("{% for m in messages %}{{ m['name'] }}{{ m.content }}{% if thinking %}{% endif %}{% endfor %}");
   const ChatTokens tokens = folder.format().encode(
       record(content("user", "\"q\"", R"(, "name": "n", "id": 7, "tool_call_id": null)") + ", " + answer,
@@ -192,7 +192,7 @@ TEST(ChatParts, KeysThatNothingReadsAreReported) {
   EXPECT_EQ(tokens.unread, (std::vector<std::string>{"prompt", "source", "chat_template_kwargs.tone", "messages.id"}));
 }
 
-TEST(ChatParts, BuiltInTemplatesRefuseWhatTheyHaveNoPlaceFor) {
+TEST(ChatParts, BuiltInTemplatesRefuseUnsupportedParts) {
   const Folder folder;
   for (const char* name : {"chatml", "llama3", "plain"}) {
     const ChatFormat format = folder.format(name);
@@ -216,13 +216,13 @@ const std::string whole =
     "{% for c in m.tool_calls %}{{ c.function.name }}{{ c.function.arguments | tojson }}{% endfor %}|{% endgeneration "
     "%}"
     "{% endfor %}";
-/// The same, with one text in place of another one.
+/// Returns a text in which one string is replaced by another.
 std::string whole_but(const std::string& what, const std::string& by) {
   std::string text = whole;
   return text.replace(text.find(what), what.size(), by);
 }
 
-TEST(ChatParts, WhatATemplateDoesNotWriteIsReported) {
+TEST(ChatParts, PartsThatATemplateOmitsAreReported) {
   const std::string json = record(content("user", "\" q \"") + ", " + call + ", " + answer, tools);
   EXPECT_EQ(missing(whole, json), "");
   EXPECT_EQ(
@@ -258,7 +258,8 @@ TEST(ChatParts, ReasoningThatATemplateDropsIsCounted) {
   EXPECT_EQ(reasoning(whole), 0);
   EXPECT_EQ(reasoning(whole_but("{{ m.reasoning_content }}", "")), 1);
   EXPECT_EQ(reasoning("{% for m in messages %}{{ m.content.split('</think>')[-1] }}{% endfor %}"), 3);
-  // The words of an answer may also stand before it: "a" in the word assistant, and a call's in the tool's schema.
+  // The text of an answer may also occur before it: "a" in the word "assistant", and the words of a call in the tool's
+  // schema.
   const std::string a = content("assistant", "\"a\"", R"(, "reasoning_content": "a thought")");
   EXPECT_EQ(Folder().format("qwen3").encode(record(ask + ", " + a + ", " + ask + ", " + a), "x").reasoning, 0);
   EXPECT_EQ(
@@ -272,13 +273,13 @@ TEST(ChatParts, ReasoningThatATemplateDropsIsCounted) {
             "T does not write the text of message 2");
 }
 
-/// Qwen3's own template (with other words before the tools), as tests/text/make_chat_templates.py has it.
+/// Qwen3's own template (with other words before the tools), as in tests/text/make_chat_templates.py.
 std::string qwen3_itself() {
   const auto read = nlohmann::json::parse(std::ifstream(TESSERA_TEST_DATA "/text/chat_templates.json"));
   return read.at("templates").at("qwen3");
 }
 
-TEST(ChatQwen3, EachAnswerIsWhatTheModelsTemplateWritesForALastOne) {
+TEST(ChatQwen3, EachAnswerIsWrittenAsTheFinalAnswerOfQwen3sTemplate) {
   const Folder folder(qwen3_itself());
   const ChatFormat itself = folder.format("auto", Learn::last), own = folder.format("qwen3"),
                    last = folder.format("qwen3", Learn::last);
@@ -325,7 +326,7 @@ TEST(ChatQwen3, ToolsAreWrittenBeforeTheQuestion) {
       "\n\n</think>\n\na<|im_end|>\n");
 }
 
-TEST(ChatLearn, TheLastAnswerAloneWithATemplateThatRewritesEarlierOnes) {
+TEST(ChatLearn, LearnLastSupportsTemplatesThatRewriteEarlierAnswers) {
   const std::string two = record(chat + ", " + ask + ", " + content("assistant", "\"b\""));
   const Folder folder(qwen3_itself());
   EXPECT_INPUT_ERROR(

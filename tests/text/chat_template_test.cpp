@@ -39,7 +39,7 @@ RenderedChat rendered(const std::string& text, const Json& variables) {
   return ChatTemplate::parse(text, "template").render(variables.dump(), clock_of_vectors());
 }
 
-/// What jinja2 made of it is in `expected`: a text and its answers, or an error.
+/// `expected` contains the result of jinja2: a text and its answers, or an error.
 void expect_as_jinja2(const std::string& text, const Json& variables, const Json& expected) {
   if (!expected.contains("text")) {
     try {
@@ -75,25 +75,25 @@ TEST(ChatTemplate, FamiliesRenderAsJinja2Does) {
   }
 }
 
-/// What jinja2 does otherwise, as docs/conversations.md says: a part of each template.
+/// Templates that jinja2 renders differently (docs/conversations.md), identified by a part of each.
 const std::vector<std::string> differences = {
-    "varargs",                  // is refused
+    "varargs",                  // refused
     "0x1F",                     // numbers are decimal
-    "1|nothing",                // what is not known is refused wherever it stands
-    "is filter",                // is not known
+    "1|nothing",                // unknown names are refused even in branches that are not taken
+    "is filter",                // unknown
     "range(3)|tojson",          // a range is a list
-    "{{ range(3) }}",           // and prints as one
+    "{{ range(3) }}",           // a range prints as a list
     "pairs.keys() }}{{ pairs",  // keys and items are lists
-    "selectattr('at.x'",        // lists are made whole, so that an error behind the first item is seen
-    "{{ 'ßé",                   // one character becomes one: ß stays
+    "selectattr('at.x'",        // lists are evaluated completely, so that errors after the first item are detected
+    "{{ 'ßé",                   // one character maps to one: ß is unchanged
     "'ßaé'.upper()",
-    "center(3)",  // methods that are not known
+    "center(3)",  // unknown methods
     "swapcase()",
     "zfill(3)",
     "isnumeric()",
     "istitle()",
     "'{0[a]}'.format",     // fields of a format are names and numbers
-    "startswith('c', 2)",  // one argument is known
+    "startswith('c', 2)",  // only one argument is supported
     "find('b', 2)",
 };
 
@@ -115,7 +115,7 @@ std::string refusal(const std::string& text, const Json& variables = Json::objec
   }
 }
 
-TEST(ChatTemplate, WhatIsNotKnownIsNamedWithItsLine) {
+TEST(ChatTemplate, UnknownConstructsAreReportedWithTheirLine) {
   EXPECT_EQ(refusal("a\n{{ x | shuffle }}"), "template: line 2: the filter 'shuffle' is not known");
   EXPECT_EQ(refusal("{%\n\nset a.b | trim %}{% endset %}").substr(0, 16), "template: line 3")
       << "of the statement's name";
@@ -130,7 +130,7 @@ TEST(ChatTemplate, WhatIsNotKnownIsNamedWithItsLine) {
   EXPECT_EQ(refusal("\xff"), "template: is not UTF-8");
 }
 
-TEST(ChatTemplate, NumbersOfMoreThan63BitsKeepTheirDigits) {  // the expected text is jinja2's
+TEST(ChatTemplate, NumbersOfMoreThan63BitsKeepTheirDigits) {  // the expected text is that of jinja2
   constexpr const char* variables = R"({"a": 18446744073709551615, "b": -9223372036854775809,
       "c": 123456789012345678901234567890, "d": 9223372036854775808, "e": 9223372036854775807})";
   const auto print = [&](const std::string& text) {
@@ -145,7 +145,7 @@ TEST(ChatTemplate, NumbersOfMoreThan63BitsKeepTheirDigits) {  // the expected te
   EXPECT_THROW(print("{{ a + 1 }}"), InputError);
 }
 
-TEST(ChatTemplate, WhatGoesWrongIsNamedWithItsLine) {
+TEST(ChatTemplate, RenderingErrorsAreReportedWithTheirLine) {
   EXPECT_EQ(refusal("{{ a.b.c }}", {{"a", Json::object()}}), "template: line 1: 'b', which is undefined, has no 'c'");
   EXPECT_EQ(refusal("x\n{{ raise_exception('no system role') }}"),
             "template: line 2: the template refuses the conversation: no system role");
@@ -157,7 +157,7 @@ TEST(ChatTemplate, WhatGoesWrongIsNamedWithItsLine) {
             "template: line 1: 'append', which is undefined, cannot be called");
 }
 
-TEST(ChatTemplate, ErrorsQuoteTheTemplateShortAndPrintable) {
+TEST(ChatTemplate, ErrorsQuoteTheTemplateShortenedAndEscaped) {
   EXPECT_EQ(refusal("{{ raise_exception('\\x1b[31mRED\n') }}"),
             "template: line 1: the template refuses the conversation: \\x1b[31mRED\\n");
   const auto cut = [](const std::string& before, std::size_t bytes, const std::string& after) {
@@ -176,7 +176,7 @@ TEST(ChatTemplate, ErrorsQuoteTheTemplateShortAndPrintable) {
             "template: line 1: '" + std::string(60, 'x') + "... (100000 bytes)', which is undefined, has no 'b'");
 }
 
-TEST(ChatTemplate, WorkAndMemoryAreBounded) {
+TEST(ChatTemplate, StepsAndMemoryAreBounded) {
   const auto bounded = [](const std::string& text) {
     const std::string error = refusal(text);
     for (const char* words : {"more than", "larger than", "longer than"})
@@ -204,7 +204,7 @@ TEST(ChatTemplate, WorkAndMemoryAreBounded) {
   EXPECT_TRUE(bounded(nested));
 }
 
-TEST(ChatTemplate, ValuesAndExpressionsNestWithinBounds) {
+TEST(ChatTemplate, NestingDepthOfValuesAndExpressionsIsBounded) {
   const std::string grows = "{% set ns = namespace(s=[1], t=[1]) %}{% for x in range(900) %}";
   const std::string deep = "template: line 1: values become nested more than 200 deep";
   EXPECT_EQ(refusal(grows + "{% set ns.s = [ns.s] %}{% endfor %}"), deep);
@@ -212,7 +212,7 @@ TEST(ChatTemplate, ValuesAndExpressionsNestWithinBounds) {
   EXPECT_EQ(refusal(grows + "{% set ns.s = {(ns.s, 1): 1} %}{% endfor %}"), deep);
   EXPECT_EQ(refusal(grows + "{% set ns.s = ns.s | items | list if ns.s is mapping else dict(a=ns.s) %}{% endfor %}"),
             deep);
-  EXPECT_EQ(refusal(grows + "{% set ns.s = [ns.s.count] %}{% endfor %}"), deep);  // a method holds its list
+  EXPECT_EQ(refusal(grows + "{% set ns.s = [ns.s.count] %}{% endfor %}"), deep);  // a method references its list
   EXPECT_EQ(refusal(grows + "{% for y in [ns.s] %}{% set ns.s = loop %}{% endfor %}{% endfor %}"), deep);
   EXPECT_EQ(refusal(grows + "{% set ns.s = namespace(s=ns.s) %}{% endfor %}{{ ns.s is defined }}"), "rendered as True");
   EXPECT_EQ(refusal("{% set ns = namespace(s=[]) %}{% for x in range(199) %}{% set ns.s = [ns.s] %}{% endfor %}{{ ns.s "
@@ -233,14 +233,14 @@ TEST(ChatTemplate, ValuesAndExpressionsNestWithinBounds) {
   EXPECT_EQ(refusal("{{ 'a' | map(" + maps + "'upper') }}"), "template: line 1: map: has more than 20 arguments");
 }
 
-TEST(ChatTemplate, StepsAreInProportionToTheConversation) {
+TEST(ChatTemplate, TheStepLimitGrowsWithTheConversation) {
   const std::string loops = "{% for a in x %}{% for b in x %}{% endfor %}{% endfor %}";
   EXPECT_EQ(refusal(loops, {{"x", std::string(20, 'a')}}), "rendered as ");
   const std::string said = refusal(loops, {{"x", std::string(3000, 'a')}});
   EXPECT_EQ(said, message("template: line 1: the template takes more than ", 20000 + 10 * loops.size() + 100 * 3004,
                           " steps for 3004 bytes; its loops or values grow faster than the conversation; take another ",
                           "one, such as --chat-template chatml"));
-  // Each of these spends steps for its own work, and not for the number of expressions.
+  // Each of these uses steps for its own work, not for the number of expressions.
   for (const std::string work : {"(x * 9)[::2]",
                                  "[x, x, x, x] == [y, y, y, y] and x == y and x == y and x == y",
                                  "x | list",
@@ -269,7 +269,7 @@ TEST(ChatTemplate, StepsAreInProportionToTheConversation) {
   }
 }
 
-TEST(ChatTemplate, ValuesThatAreAliveAreBounded) {
+TEST(ChatTemplate, OnlyLiveValuesCountTowardsTheMemoryLimit) {
   const std::string text =
       "{% set ns = namespace(s=[]) %}{% for a in x %}{% set ns.s = ns.s + [a * 1000] %}{% endfor %}";
   EXPECT_EQ(refusal(text, {{"x", "abc"}}), "rendered as ");
@@ -277,7 +277,7 @@ TEST(ChatTemplate, ValuesThatAreAliveAreBounded) {
   EXPECT_NE(refusal("{% set a = [pad * 300, pad * 301, pad * 302] %}", variables).find("bytes"), std::string::npos);
 }
 
-TEST(ChatTemplate, MacrosSpendStepsForParametersAndNamesForScopes) {
+TEST(ChatTemplate, MacroParametersCostStepsAndHaveTheirOwnScope) {
   std::string parameters = "a0=1";
   for (int i = 1; i < 3000; ++i) parameters += ",a" + std::to_string(i) + "=1";
   const std::string calls =
@@ -291,7 +291,7 @@ TEST(ChatTemplate, MacrosSpendStepsForParametersAndNamesForScopes) {
             "rendered as 1e+300 2.2 -1e+16");
 }
 
-/// Templates with bytes changed, left out and doubled: refused or rendered, and nothing else.
+/// Templates with changed, removed and duplicated bytes must be refused or rendered, without a crash.
 TEST(ChatTemplate, DamagedTemplatesAreRefusedOrRendered) {
   std::mt19937_64 random(7);
   const auto draw = [&](std::size_t below) { return static_cast<std::size_t>(random() % below); };

@@ -14,7 +14,7 @@ namespace {
 
 const std::filesystem::path tokenizers = TESSERA_TEST_DATA "/text/tokenizers";
 
-/// The text of the tokens that are learned, and of all.
+/// The text of the learned tokens and of all tokens.
 struct Decoded {
   std::string answers, all;
 };
@@ -27,7 +27,7 @@ Decoded decoded(const ChatFormat& format, std::string_view json) {
   return {format.tokenizer().decode(learned, false), format.tokenizer().decode(chat.ids, false)};
 }
 
-/// A folder with a byte-level tokenizer and a chat template of one's own.
+/// A folder with a byte-level tokenizer and a user-defined chat template.
 struct Folder : test::TemporaryFolder {
   explicit Folder(const std::string& chat_template) {
     std::filesystem::copy_file(tokenizers / "qwen.json", path() / "tokenizer.json");
@@ -43,7 +43,7 @@ constexpr const char* two_turns = R"({"messages": [{"role": "system", "content":
     {"role": "user", "content": "One?"}, {"role": "assistant", "content": "First answer."},
     {"role": "user", "content": "Two?"}, {"role": "assistant", "content": "Second\nanswer."}]})";
 
-TEST(Chat, AnswersAreWhatAGenerationBlockHolds) {
+TEST(Chat, AnswersAreTheContentsOfGenerationBlocks) {
   for (const char* name : {"gpt2.json", "qwen.json", "gemma.json", "gpt4o.json"}) {
     SCOPED_TRACE(name);
     const Decoded chat = decoded(ChatFormat(tokenizers / name, "chatml", training_clock()), two_turns);
@@ -55,26 +55,26 @@ TEST(Chat, AnswersAreWhatAGenerationBlockHolds) {
   }
 }
 
-TEST(Chat, WithoutGenerationBlocksAnAnswerIsWhatItsTurnAdds) {
+TEST(Chat, WithoutGenerationBlocksAnAnswerIsTheTextItsTurnAdds) {
   const Folder folder(
       "{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}"
       "{% if add_generation_prompt %}[assistant]{% endif %}");
   EXPECT_EQ(decoded(folder.format(), two_turns).answers, "First answer.Second\nanswer.");
 }
 
-/// A conversation of so many answers, without questions.
+/// A conversation of `count` answers without questions.
 std::string answers(int count) {
   std::string text;
   for (int i = 0; i < count; ++i) text += R"(,{"role":"assistant","content":"a"})";
   return R"({"messages":[)" + text.substr(1) + "]}";
 }
 
-TEST(Chat, WorkOverAllAnswersIsBounded) {
+TEST(Chat, StepsOverAllAnswersAreBounded) {
   const Folder slow("{% for m in messages %}{% for a in range(100) %}{% endfor %}{{ m.content }}{% endfor %}");
   EXPECT_EQ(decoded(slow.format(), answers(10)).answers, "aaaaaaaaaa");
   EXPECT_INPUT_ERROR(slow.format().encode(answers(300), "chats.jsonl line 3"),
                      "takes more than 5300000 steps to write 300 messages up to each answer; split the conversation");
-  // A word whose tokens depend on its end, so that each answer's end is looked for from the beginning.
+  // A word whose tokens depend on its end, so that the end of each answer is searched from the beginning.
   const Folder one_word("{% for m in messages %}{% generation %}{{ m.content }}{% endgeneration %}{% endfor %}");
   std::string vocabulary = R"("a":0,"<|endoftext|>":1)", merges;
   for (int power = 0; power < 11; ++power) {
@@ -89,7 +89,7 @@ TEST(Chat, WorkOverAllAnswersIsBounded) {
                      "a conversation of 2100 bytes is encoded more than 1000 times to find its answers' tokens");
 }
 
-TEST(Chat, ARowOfManyKeysIsReadAndARepeatedOneRefused) {
+TEST(Chat, ARecordWithManyKeysIsReadAndADuplicateKeyRefused) {
   const Folder folder("{% for m in messages %}{{ m.content }}{{ k99999 }}{% endfor %}");
   std::string keys = "\"k0\":0";
   for (int i = 1; i < 100'000; ++i) keys += message(",\"k", i, "\":", i);
@@ -132,17 +132,17 @@ TEST(Chat, NumbersInToolsAreWrittenAsInTheData) {
   EXPECT_EQ(chat.all, tools + "x");
 }
 
-TEST(Chat, ATokenThatHoldsAnAnswersFirstOrLastLetterIsTheAnswers) {
+TEST(Chat, TokensThatOverlapAnAnswerBelongToIt) {
   const Folder folder(
       "A question. {% for m in messages %}{% if m.role == 'assistant' %}x<|im_{% generation %}{{ m.content }}"
       "{% endgeneration %}|>y{% endif %}{% endfor %}");
   const Decoded chat = decoded(
       folder.format(), R"({"messages": [{"role": "user", "content": "x"}, {"role": "assistant", "content": "end"}]})");
   EXPECT_EQ(chat.all, "A question. x<|im_end|>y");
-  EXPECT_EQ(chat.answers, "<|im_end|>");  // one token, of which the answer is the middle
+  EXPECT_EQ(chat.answers, "<|im_end|>");  // one token; the answer is its middle
 }
 
-TEST(Chat, WhatIsNoConversationIsNamedWithItsLine) {
+TEST(Chat, InvalidConversationsAreReportedWithTheirLine) {
   const Folder folder("{{ messages[0].content }}");
   const ChatFormat format = folder.format("chatml");
   const auto encode = [&](const std::string& json) { return format.encode(json, "chats.jsonl line 3"); };

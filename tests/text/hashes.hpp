@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The hash of the scripts that make test vectors: FNV-1a of 32 bits.
+/// The 32-bit FNV-1a hash that is used by the scripts that make test vectors.
 #pragma once
 
 #include <cstdint>

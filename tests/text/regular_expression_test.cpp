@@ -8,7 +8,7 @@
 namespace fsdp::text {
 namespace {
 
-/// All matches in a text, with 100 steps for each of its bytes.
+/// All matches in a text, with a limit of 100 steps per byte.
 std::vector<Match> matches_of(const std::string& pattern, const std::string& text) {
   const Budget::Task task = {.name = "a.json: encoding a text", .advice = "do it"};
   std::vector<Match> matches;
@@ -17,7 +17,7 @@ std::vector<Match> matches_of(const std::string& pattern, const std::string& tex
   return matches;
 }
 
-/// What a pattern matches in a text, "|" between.
+/// All matches of a pattern in a text, separated by "|".
 std::string found(const std::string& pattern, const std::string& text) {
   const std::vector<Match> matches = matches_of(pattern, text);
   std::string all;
@@ -26,7 +26,7 @@ std::string found(const std::string& pattern, const std::string& text) {
   return all;
 }
 
-TEST(RegularExpression, FindsCharactersBeyondAsciiByTheirProperties) {
+TEST(RegularExpression, MatchesNonAsciiCharactersByUnicodeProperty) {
   EXPECT_EQ(found(R"(\p{L}+)", "na\u00efve 42 \u65e5\u672c"), "na\u00efve|\u65e5\u672c");
   EXPECT_EQ(found(R"(\p{N}{1,3})", "12345\u0663"), "123|45\u0663");
   EXPECT_EQ(found(R"([^\s\p{L}]+)", "a\u3000b!?\u00a0"), "!?");
@@ -34,22 +34,22 @@ TEST(RegularExpression, FindsCharactersBeyondAsciiByTheirProperties) {
   EXPECT_EQ(found("[\u4e00-\u9fa5]+", "x\u4e2d\u6587y"), "\u4e2d\u6587");
 }
 
-TEST(RegularExpression, LeavesTheLastSpaceToTheWordBehindIt) {
+TEST(RegularExpression, SupportsLookaroundAssertions) {
   EXPECT_EQ(found(R"(\s+(?!\S)| ?\S+)", "a   b  "), "a|  | b|  ");
   EXPECT_EQ(found(R"((?<=a)b)", "bab"), "b");
 }
 
-TEST(RegularExpression, IgnoresCaseAsUnicodeFoldsIt) {
+TEST(RegularExpression, IgnoresCaseByUnicodeCaseFolding) {
   EXPECT_EQ(found("(?i:'s|'ll)", "'S 'Ll '\u017f 's"), "'S|'Ll|'\u017f|'s");
 }
 
-TEST(RegularExpression, PossessiveQuantifiersGiveNothingBack) {
+TEST(RegularExpression, PossessiveQuantifiersDoNotBacktrack) {
   EXPECT_EQ(found("a++b", "aaab"), "aaab");
   EXPECT_EQ(found("a++ab", "aaab"), "");
-  EXPECT_EQ(found("e{0,2}(?:p)?+e", "xe"), "e");  // which PCRE2 10.42 misses by default
+  EXPECT_EQ(found("e{0,2}(?:p)?+e", "xe"), "e");  // PCRE2 10.42 misses this by default
 }
 
-TEST(RegularExpression, AMatchOfNothingDoesNotFollowAMatch) {
+TEST(RegularExpression, AnEmptyMatchDoesNotFollowAMatch) {
   const std::vector<Match> matches = matches_of("a*", "baac");
   ASSERT_EQ(matches.size(), 3u);
   EXPECT_EQ(matches[0].end, 0u);
@@ -57,7 +57,7 @@ TEST(RegularExpression, AMatchOfNothingDoesNotFollowAMatch) {
   EXPECT_EQ(matches[2].begin, 4u);
 }
 
-TEST(RegularExpression, RefusesWhatItDoesNotReadInOneSentence) {
+TEST(RegularExpression, RefusesUnsupportedSyntaxWithAClearError) {
   const auto read = [](const std::string& pattern) { return RegularExpression(pattern, "a.json"); };
   EXPECT_INPUT_ERROR(read("^a"), "a.json: the regular expression \"^a\" has an anchor");
   EXPECT_INPUT_ERROR(read(R"(\bx)"), "has \\b; of letters and digits there are \\s \\w");
@@ -85,7 +85,7 @@ TEST(RegularExpression, RefusesWhatItDoesNotReadInOneSentence) {
   EXPECT_INPUT_ERROR(read(many + "x"), "tells more than 128 kinds of characters apart");
 }
 
-TEST(RegularExpression, TakesStepsInProportionToTheText) {
+TEST(RegularExpression, TheStepLimitGrowsWithTheText) {
   const auto refused = [](const std::string& pattern, const std::string& text) {
     SCOPED_TRACE(pattern);
     EXPECT_INPUT_ERROR(matches_of(pattern, text),
@@ -93,8 +93,8 @@ TEST(RegularExpression, TakesStepsInProportionToTheText) {
                                text.size(), " bytes; do it"));
   };
   refused("(?:a|ab?|b?a)+[cd]", std::string(60, 'a'));
-  refused(R"((?:[a-z ]|[a-z ]){1,20}\x00|.)", std::string(2000, 'a'));  // each match is below any limit of its own
-  refused(R"([a-z]*[\x00\x01]|.)", std::string(20000, 'a'));            // looks ahead again and again
+  refused(R"((?:[a-z ]|[a-z ]){1,20}\x00|.)", std::string(2000, 'a'));  // only the sum of all matches exceeds the limit
+  refused(R"([a-z]*[\x00\x01]|.)", std::string(20000, 'a'));            // scans ahead repeatedly
   refused(R"([a-z]*+[\x00\x01]|.)", std::string(20000, 'a'));
   refused(R"((?>(?:ab|a)*)[01])", std::string(20000, 'a'));
   refused(R"((?=[a-z]*[01])x|.)", std::string(20000, 'a'));
@@ -104,7 +104,7 @@ TEST(RegularExpression, TakesStepsInProportionToTheText) {
   refused(alternatives + "[01]", std::string(200, 'a'));
 }
 
-TEST(RegularExpression, SeesTheSameBeyondItsWindow) {
+TEST(RegularExpression, MatchesAcrossTheBordersOfItsDecodingWindow) {
   for (const std::size_t n : {1, 127, 128, 129, 254, 255, 256, 257, 258, 511, 512, 513, 5000}) {
     for (const std::string letter : {"x", "\u00e9"}) {
       SCOPED_TRACE(message(n, " ", letter));
@@ -121,9 +121,9 @@ TEST(RegularExpression, SeesTheSameBeyondItsWindow) {
   }
 }
 
-TEST(RegularExpression, OfManySetsIsReadInProportionToThem) {
+TEST(RegularExpression, ParsingTimeIsLinearInTheNumberOfSets) {
   std::string dots;
-  for (int i = 0; i < 1500; ++i) dots += '.';  // each holds almost all characters
+  for (int i = 0; i < 1500; ++i) dots += '.';  // each set contains almost all characters
   EXPECT_EQ(found(dots, std::string(20, 'a')), "");
 }
 

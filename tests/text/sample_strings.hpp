@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Strings of bytes that test tokenizers, by a formula: text_strings.py makes the same ones in Python.
+/// Byte strings for tokenizer tests, computed by a formula; text_strings.py makes the same strings in Python.
 #pragma once
 
 #include <cstddef>
@@ -115,7 +115,7 @@ inline const std::vector<std::string> sample_tokens = {
     "<s>",    "</s>",   "<unk>", "<|endoftext|>", "<|begin_of_text|>", "<|im_start|>", "<|im_end|>", "<mask>",
     "<tool>", "<0x41>", "<pad",  "[WORD]",        "Caf\xc3\xa9!",      "<|",           "   "};
 
-/// Numbers of SplitMix64.
+/// SplitMix64 random numbers.
 class Draw {
  public:
   explicit Draw(std::uint64_t seed) : state_(seed) {}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What Tokenizer::parse refuses, and the sentences it does so with.
+// Files that Tokenizer::parse refuses, and its error messages.
 #include <string>
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@ namespace {
 
 constexpr const char* small_model = R"({"type":"BPE","vocab":{"a":0,"b":1,"ab":2},"merges":["a b"]})";
 
-/// A file of a model, and of parts such as `"decoder":{...}`.
+/// A file with a model and parts such as `"decoder":{...}`.
 std::string file(const std::string& parts, const std::string& model = small_model) {
   return "{" + parts + (parts.empty() ? "" : ",") + R"("model":)" + model + "}";
 }
@@ -29,16 +29,15 @@ std::string added(const std::string& id, const std::string& content, const std::
          R"(","single_word":false,"lstrip":false,"rstrip":false,"normalized":)" + normalized + R"(,"special":false})";
 }
 
-TEST(TokenizerFile, OfAModelAloneIsRead) {
+TEST(TokenizerFile, AFileWithOnlyAModelIsRead) {
   const Tokenizer tokenizer = parse(file(""));
   EXPECT_EQ(tokenizer.encode("abba"), (std::vector<TokenId>{2, 1, 0}));
-  EXPECT_EQ(tokenizer.encode("xaxb"),
-            (std::vector<TokenId>{2}));  // unknown characters go where there is no token for them
+  EXPECT_EQ(tokenizer.encode("xaxb"), (std::vector<TokenId>{2}));  // characters without a token are dropped
   EXPECT_EQ(tokenizer.decode(std::vector<TokenId>{2, 1}), "ab b");
   EXPECT_EQ(tokenizer.vocabulary_size(), 3);
 }
 
-TEST(TokenizerFile, TruncationAndPaddingAreNotAppliedWhichIsReported) {
+TEST(TokenizerFile, TruncationAndPaddingAreIgnoredWithAWarning) {
   const std::string cut = R"("truncation":{"direction":"Right","max_length":1,"strategy":"LongestFirst","stride":0})";
   const std::string padded = R"("padding":{"strategy":{"Fixed":9},"pad_id":0,"pad_type_id":0,"pad_token":"a"})";
   const Tokenizer both = with(cut + "," + padded);
@@ -49,7 +48,7 @@ TEST(TokenizerFile, TruncationAndPaddingAreNotAppliedWhichIsReported) {
   EXPECT_TRUE(with(R"("truncation":null,"padding":null)").warnings().empty());
 }
 
-TEST(TokenizerFile, OfAMistralWithTheExpressionOfOldExportsIsReported) {
+TEST(TokenizerFile, WarnsAboutTheFaultySplitPatternOfOldMistralExports) {
   const test::TemporaryFolder folder;
   const auto warnings = [&](const std::string& expression, const std::string& config) {
     folder.write("config.json", config);
@@ -76,12 +75,12 @@ TEST(TokenizerFile, OfAMistralWithTheExpressionOfOldExportsIsReported) {
   EXPECT_TRUE(warnings(escaped, old).empty());
 }
 
-TEST(TokenizerFile, MergesMayBeTextsOrPairs) {
+TEST(TokenizerFile, MergesMayBeStringsOrPairs) {
   EXPECT_EQ(of_model(model(R"("a":0,"b":1,"ab":2)", R"(["a","b"])")).encode("ab"), std::vector<TokenId>{2});
   EXPECT_EQ(of_model(model(R"("a":0," ":1,"a ":2)", R"(["a"," "])")).encode("a "), std::vector<TokenId>{2});
 }
 
-TEST(TokenizerFile, ThatIsNoneIsRefused) {
+TEST(TokenizerFile, RefusesFilesThatAreNotTokenizers) {
   const test::TemporaryFolder folder;
   EXPECT_INPUT_ERROR(parse("[1]"), "t.json: has no \"model\", so it is not a tokenizer.json");
   EXPECT_INPUT_ERROR(parse("{"), "t.json: not valid JSON");
@@ -91,7 +90,7 @@ TEST(TokenizerFile, ThatIsNoneIsRefused) {
   EXPECT_THROW(Tokenizer::read(folder.path()), Error);
 }
 
-TEST(TokenizerFile, PartsThatAreNotSupportedAreNamed) {
+TEST(TokenizerFile, ReportsUnsupportedParts) {
   EXPECT_INPUT_ERROR(of_model(R"({"type":"Unigram","vocab":[]})"),
                      "the model \"Unigram\" is not supported; there is BPE");
   EXPECT_INPUT_ERROR(
@@ -112,7 +111,7 @@ TEST(TokenizerFile, PartsThatAreNotSupportedAreNamed) {
       "\"Digits\" comes behind \"ByteLevel\", which must be the last");
 }
 
-TEST(TokenizerFile, MetaspaceIsRefusedWhereItsFirstWordIsNotSure) {
+TEST(TokenizerFile, RefusesMetaspaceIfTheFirstWordIsAmbiguous) {
   const std::string first = R"({"type":"Metaspace","replacement":"_","prepend_scheme":"first"})";
   const std::string always = R"({"type":"Metaspace","replacement":"_"})";
   EXPECT_NO_THROW(with(R"("pre_tokenizer":)" + first));
@@ -123,7 +122,7 @@ TEST(TokenizerFile, MetaspaceIsRefusedWhereItsFirstWordIsNotSure) {
                      "\"Metaspace\" stands twice");
 }
 
-TEST(TokenizerFile, PartsThatAreNotWholeAreNamed) {
+TEST(TokenizerFile, ReportsIncompleteParts) {
   EXPECT_INPUT_ERROR(with(R"("normalizer":{})"), "t.json: the normalizer's key \"type\" is missing");
   EXPECT_INPUT_ERROR(with(R"("normalizer":{"type":7})"), "t.json: the normalizer's \"type\" is 7; it must be a text");
   EXPECT_INPUT_ERROR(with(R"("normalizer":{"type":"Replace","pattern":{"String":""},"content":"x"})"),
@@ -151,7 +150,7 @@ TEST(TokenizerFile, PartsThatAreNotWholeAreNamed) {
       "asks for a second text");
 }
 
-TEST(TokenizerFile, HostileVocabulariesAreRefused) {
+TEST(TokenizerFile, MaliciousVocabulariesAreRefused) {
   EXPECT_INPUT_ERROR(of_model(model(R"("a":-1)", "")),
                      "gives token \"a\" the id -1; ids are whole numbers of 0 to 2147483647");
   EXPECT_INPUT_ERROR(of_model(model(R"("a":2147483648)", "")), "the id 2147483648");
@@ -164,7 +163,7 @@ TEST(TokenizerFile, HostileVocabulariesAreRefused) {
   EXPECT_EQ(of_model(model(R"("a":2147483647)", "")).vocabulary_size(), 2147483648);
 }
 
-TEST(TokenizerFile, HostileMergesAreRefused) {
+TEST(TokenizerFile, MaliciousMergesAreRefused) {
   EXPECT_INPUT_ERROR(of_model(model(R"("a":0)", R"("a b")")),
                      "merge 0 of \"a\" and \"b\" needs the token \"b\", which the vocabulary does not hold");
   EXPECT_INPUT_ERROR(of_model(model(R"("a":0,"b":1)", R"("a b")")), "needs the token \"ab\"");
@@ -175,12 +174,12 @@ TEST(TokenizerFile, HostileMergesAreRefused) {
   EXPECT_INPUT_ERROR(of_model(R"({"type":"BPE","vocab":{}})"), "the model's key \"merges\" is missing");
 }
 
-TEST(TokenizerFile, MergesThatNameOneAnotherEnd) {
+TEST(TokenizerFile, MutuallyRecursiveMergesTerminate) {
   const Tokenizer tokenizer = of_model(model(R"("a":0,"aa":1,"aaa":2,"aaaa":3)", R"("a a","aa a","a aa","aa aa")"));
   EXPECT_EQ(tokenizer.encode("aaaaa").size(), 2u);
 }
 
-TEST(TokenizerFile, AddedTokensHaveTheIdsThatThePackageGivesThem) {
+TEST(TokenizerFile, AddedTokensHaveTheIdsOfTheTokenizersPackage) {
   const auto with_tokens = [](const std::string& tokens) { return with(R"("added_tokens":[)" + tokens + "]"); };
   EXPECT_EQ(with_tokens(added("3", "<x>") + "," + added("4", "<y>")).encode("a<y>b<x>"),
             (std::vector<TokenId>{0, 4, 1, 3}));
@@ -198,7 +197,7 @@ TEST(TokenizerFile, AddedTokensHaveTheIdsThatThePackageGivesThem) {
                      "is normalized to \"\u00e9\", which is empty or another one's text");
 }
 
-TEST(TokenizerFile, AnUnknownTokenThatIsNotThereIsMissedWhereItIsNeeded) {
+TEST(TokenizerFile, AMissingUnknownTokenIsAnErrorOnlyWhenNeeded) {
   const Tokenizer tokenizer = of_model(model(R"("a":0)", "", R"(,"unk_token":"<unk>")"));
   EXPECT_EQ(tokenizer.encode("a"), std::vector<TokenId>{0});
   EXPECT_INPUT_ERROR(tokenizer.encode("ax"), "the unknown token \"<unk>\" is not in the vocabulary");
@@ -210,7 +209,7 @@ std::string sequence(const std::string& key, const std::string& list, const std:
   return "\"" + key + R"(":{"type":"Sequence",")" + list + "\":[" + steps + "]}";
 }
 
-TEST(TokenizerFile, TextsGrowInProportionAlone) {
+TEST(TokenizerFile, TheGrowthOfNormalizedTextIsBounded) {
   const std::string doubles = R"({"type":"Replace","pattern":{"String":"a"},"content":"aa"})";
   EXPECT_EQ(with(sequence("normalizer", "normalizers", doubles, 3)).encode("a").size(), 8U);
   const std::string encoding = "t.json: encoding a text takes more than 1000100 steps for 1 bytes; its expressions";
@@ -235,7 +234,7 @@ TEST(TokenizerFile, TextsGrowInProportionAlone) {
       "t.json: encoding a text takes more than");
 }
 
-TEST(TokenizerFile, StepsAndSpecialTokensAreFew) {
+TEST(TokenizerFile, NumbersOfStepsAndSpecialTokensAreBounded) {
   const std::string digits = R"({"type":"Digits","individual_digits":true})";
   EXPECT_EQ(with(sequence("pre_tokenizer", "pretokenizers", digits, 100)).encode("ab"), std::vector<TokenId>{2});
   EXPECT_INPUT_ERROR(with(sequence("pre_tokenizer", "pretokenizers", digits, 101)),
@@ -254,23 +253,23 @@ TEST(TokenizerFile, StepsAndSpecialTokensAreFew) {
                      "t.json: the post-processor adds more than 10000 special tokens to a text");
 }
 
-TEST(TokenizerFile, AddedTokensAreComparedInProportionToTheText) {
+TEST(TokenizerFile, StepsForAddedTokensAreBoundedByTheText) {
   const std::string space = R"({"id":3,"content":" ","single_word":false,"lstrip":true,"rstrip":true,)"
                             R"("normalized":false,"special":false})";
   const Tokenizer spaces = with("\"added_tokens\":[" + space + "]");
-  EXPECT_EQ(spaces.encode("a" + std::string(100'000, ' ') + "a").size(), 3U);  // the first takes all
+  EXPECT_EQ(spaces.encode("a" + std::string(100'000, ' ') + "a").size(), 3U);  // the first added token takes all spaces
   const Tokenizer tokenizer = with(R"("added_tokens":[)" + added("3", std::string(20000, 'a')) + "]");
   EXPECT_EQ(tokenizer.encode(std::string(20000, 'a')), std::vector<TokenId>{3});
   EXPECT_INPUT_ERROR(tokenizer.encode(std::string(19999, 'a') + "b" + std::string(19999, 'a')),
                      "t.json: encoding a text takes more than 4999900 steps for 39999 bytes");
 }
 
-TEST(TokenizerFile, APatternThatNeverEndsIsASentence) {
+TEST(TokenizerFile, CatastrophicBacktrackingIsAnError) {
   const Tokenizer tokenizer = with(
       R"("pre_tokenizer":{"type":"Split","pattern":{"Regex":"(?:a|ab?|b?a)+[cd]"},"behavior":"Isolated","invert":false})");
   EXPECT_INPUT_ERROR(tokenizer.encode(std::string(60, 'a')),
                      "t.json: encoding a text takes more than 1006000 steps for 60 bytes; its expressions, ");
-  EXPECT_EQ(tokenizer.encode("ab"), std::vector<TokenId>{2});  // and goes on
+  EXPECT_EQ(tokenizer.encode("ab"), std::vector<TokenId>{2});  // the tokenizer stays usable
 }
 
 }  // namespace

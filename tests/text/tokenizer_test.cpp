@@ -24,7 +24,7 @@ std::uint32_t hash_of(const std::vector<TokenId>& ids) {
 
 class Vectors : public ::testing::TestWithParam<std::string> {};
 
-TEST_P(Vectors, IdsAndTextAreThoseOfThePackage) {
+TEST_P(Vectors, IdsAndTextMatchTheTokenizersPackage) {
   const Tokenizer tokenizer = read(GetParam());
   const std::string hashes = test::content_of(folder() / (GetParam() + ".hashes"));
   ASSERT_EQ(hashes.size(), 6000u * 8);
@@ -49,13 +49,13 @@ INSTANTIATE_TEST_SUITE_P(Tokenizer, Vectors,
                                            "smollm", "deepseek", "gpt4o", "odd"),
                          [](const auto& kind) { return kind.param; });
 
-TEST(Tokenizer, IsReadFromAFolderToo) {
+TEST(Tokenizer, IsReadFromAFolder) {
   const test::TemporaryFolder model;
   std::filesystem::copy(folder() / "gpt2.json", model.path() / "tokenizer.json");
   EXPECT_EQ(Tokenizer::read(model.path()).encode("the model"), read("gpt2").encode("the model"));
 }
 
-TEST(Tokenizer, KnowsItsTokensByName) {
+TEST(Tokenizer, FindsTokensByName) {
   const Tokenizer tokenizer = read("llama3");
   EXPECT_EQ(tokenizer.id_of("<|begin_of_text|>"), 0u);
   EXPECT_EQ(tokenizer.id_of("not a token"), std::nullopt);
@@ -66,7 +66,7 @@ TEST(Tokenizer, KnowsItsTokensByName) {
   for (TokenId id = 0; id < tokenizer.vocabulary_size(); ++id) EXPECT_TRUE(tokenizer.name_of(id)) << id;
 }
 
-TEST(Tokenizer, PutsItsTemplateAroundATextWhereAsked) {
+TEST(Tokenizer, AddsItsTemplateToATextIfRequested) {
   const Tokenizer tokenizer = read("llama3");
   std::vector<TokenId> with = tokenizer.encode("text");
   EXPECT_EQ(with.front(), 0u);
@@ -78,25 +78,25 @@ TEST(Tokenizer, PutsItsTemplateAroundATextWhereAsked) {
   EXPECT_EQ(ids, with);
 }
 
-TEST(Tokenizer, OfAnEmptyTextGivesTheTemplateAlone) {
+TEST(Tokenizer, AnEmptyTextEncodesToTheTemplateOnly) {
   EXPECT_EQ(read("llama3").encode(""), std::vector<TokenId>{0});
   EXPECT_TRUE(read("llama3").encode("", false).empty());
   EXPECT_EQ(read("llama3").decode({}), "");
 }
 
-TEST(Tokenizer, PassesOverIdsThatAreNoTokens) {
+TEST(Tokenizer, DecodingSkipsInvalidIds) {
   const Tokenizer tokenizer = read("gpt2");
   std::vector<TokenId> ids = tokenizer.encode("a text");
   ids.insert(ids.begin() + 1, 4'000'000'000);
   EXPECT_EQ(tokenizer.decode(ids), "a text");
 }
 
-TEST(Tokenizer, ReadsBytesThatAreNotUtf8AsReplacements) {
+TEST(Tokenizer, InvalidUtf8BecomesReplacementCharacters) {
   const Tokenizer tokenizer = read("gpt2");
   EXPECT_EQ(tokenizer.encode("a\xFF\xE4\xB8z"), tokenizer.encode("a\uFFFD\uFFFDz"));
 }
 
-TEST(Tokenizer, EncodesTheSameOnAnyNumberOfThreads) {
+TEST(Tokenizer, EncodingDoesNotDependOnTheNumberOfThreads) {
   const Tokenizer tokenizer = read("deepseek");
   std::vector<std::vector<TokenId>> alone;
   for (std::uint64_t i = 0; i < 500; ++i) alone.push_back(tokenizer.encode(test::sample_string(i)));
@@ -113,7 +113,7 @@ TEST(Tokenizer, EncodesTheSameOnAnyNumberOfThreads) {
   EXPECT_EQ(wrong, std::vector<int>(4));
 }
 
-TEST(Tokenizer, EncodesAWordWithoutEnd) {
+TEST(Tokenizer, EncodesAnExtremelyLongWord) {
   for (const char* const name : {"gpt2", "llama2"}) {
     const Tokenizer tokenizer = read(name);
     const std::string word(1'000'000, 'x');
@@ -121,7 +121,7 @@ TEST(Tokenizer, EncodesAWordWithoutEnd) {
   }
 }
 
-TEST(StreamDecoder, HoldsACharacterBackUntilItsBytesAreThere) {
+TEST(StreamDecoder, BuffersACharacterUntilAllItsBytesArrive) {
   const Tokenizer tokenizer = read("gpt2");
   const std::vector<TokenId> ids = tokenizer.encode("\U0001F980");  // a crab: four bytes, of which two may be merged
   ASSERT_GE(ids.size(), 3u);
@@ -133,18 +133,18 @@ TEST(StreamDecoder, HoldsACharacterBackUntilItsBytesAreThere) {
   EXPECT_EQ(stream.finish(), "");
 }
 
-TEST(StreamDecoder, HoldsBytesOfSentencePieceBackToo) {
+TEST(StreamDecoder, BuffersSentencePieceByteTokens) {
   const Tokenizer tokenizer = read("llama2");
   StreamDecoder stream(tokenizer);
   std::string text;
   for (const TokenId id : tokenizer.encode("one \U0001F980 two")) text += stream.push(id);
   EXPECT_EQ(text, "one \U0001F980 two");
-  for (int i = 0; i < 200; ++i) text += stream.push(*tokenizer.id_of("<0xF0>"));  // never a character
+  for (int i = 0; i < 200; ++i) text += stream.push(*tokenizer.id_of("<0xF0>"));  // never completes a character
   text += stream.finish();
   EXPECT_EQ(text.size(), std::string("one \U0001F980 two").size() + 3 * 200);
 }
 
-TEST(StreamDecoder, GivesWhatDecodeGivesForAnyIds) {
+TEST(StreamDecoder, MatchesDecodeForAnyIds) {
   for (const char* const name : {"gpt2", "qwen", "metaspace", "odd"}) {
     const Tokenizer tokenizer = read(name);
     test::Draw draw(7);

@@ -38,12 +38,12 @@ std::uint32_t hash_of_form(UnicodeForm form, const std::string& text) {
   return test::hash_of(forms);
 }
 
-TEST(Unicode, IsThatOfThePackageForEveryCodePoint) {
+TEST(Unicode, MatchesTheTokenizersPackageForEveryCodePoint) {
   const std::string all = every_code_point();
   std::ifstream file(TESSERA_TEST_DATA "/text/unicode.hashes");
   int count = 0;
   for (std::string name, hash; file >> name >> hash; ++count) {
-    if (test::sanitized && count >= 4 && count % 10 != 0) continue;  // the forms, and few of the categories
+    if (test::sanitized && count >= 4 && count % 10 != 0) continue;  // all forms, a sample of the categories
     const std::uint32_t found = name == "NFC"    ? hash_of_form(UnicodeForm::nfc, all)
                                 : name == "NFD"  ? hash_of_form(UnicodeForm::nfd, all)
                                 : name == "NFKC" ? hash_of_form(UnicodeForm::nfkc, all)
@@ -60,7 +60,7 @@ std::string form(std::string_view text, UnicodeForm form) {
   return out;
 }
 
-TEST(Unicode, MarksAreOrderedAndComposed) {
+TEST(Unicode, CombiningMarksAreOrderedAndComposed) {
   EXPECT_EQ(form("e\u0301", UnicodeForm::nfc), "\u00e9");
   EXPECT_EQ(form("xe\u0323\u0302y", UnicodeForm::nfc), "x\u1ec7y");
   EXPECT_EQ(form("e\u0302\u0323", UnicodeForm::nfc), "\u1ec7");
@@ -70,7 +70,7 @@ TEST(Unicode, MarksAreOrderedAndComposed) {
   EXPECT_EQ(form("\ufb01\u00bd", UnicodeForm::nfkc), "fi1\u20442");
 }
 
-TEST(Unicode, MarksWithoutEndTakeNoMoreThanTheirShareOfTime) {
+TEST(Unicode, ManyCombiningMarksAreNormalizedInReasonableTime) {
   std::string marks = "a";
   for (int i = 0; i < 200000; ++i) marks += "\u0301\u0323";
   const std::string ordered = form(marks, UnicodeForm::nfd);
@@ -78,7 +78,7 @@ TEST(Unicode, MarksWithoutEndTakeNoMoreThanTheirShareOfTime) {
   EXPECT_EQ(ordered.substr(1, 2), "\u0323");
 }
 
-TEST(Utf8, ErrorsAreReplacedAsPythonDoes) {
+TEST(Utf8, ErrorsAreReplacedAsInPython) {
   const auto replaced = [](std::string_view text) {
     std::string out;
     append_replacing(out, text);
@@ -86,8 +86,8 @@ TEST(Utf8, ErrorsAreReplacedAsPythonDoes) {
   };
   const std::string bad = "\uFFFD";
   EXPECT_EQ(replaced("a\x80z"), "a" + bad + "z");
-  EXPECT_EQ(replaced("\xE4\xB8z"), bad + "z");           // a part of a character is one
-  EXPECT_EQ(replaced("\xED\xA0\x80"), bad + bad + bad);  // a surrogate is three
+  EXPECT_EQ(replaced("\xE4\xB8z"), bad + "z");           // an incomplete character becomes one replacement
+  EXPECT_EQ(replaced("\xED\xA0\x80"), bad + bad + bad);  // a surrogate becomes three
   EXPECT_EQ(replaced("\xC0\xAF"), bad + bad);
   EXPECT_EQ(replaced("\xF0\x9F\x98"), bad);
   EXPECT_EQ(replaced("\xF4\x90\x80\x80"), bad + bad + bad + bad);

@@ -18,7 +18,7 @@ namespace {
 
 using Comm = comm::Threads<>;
 
-/// What each of three ranks was told by `call`, with the family of its error.
+/// The result of `call` on each of three ranks, or its error message with the kind of error.
 template <class Call>
 std::vector<std::string> told(Call call) {
   std::vector<std::string> texts(3);
@@ -45,12 +45,12 @@ std::vector<std::string> told(Call call) {
   return texts;
 }
 
-TEST(Together, ReturnsWhatEachRankHasMade) {
+TEST(Together, ReturnsTheResultOfEachRank) {
   EXPECT_EQ(told([](Comm& c) { return comm::together(c, "test", [&] { return std::to_string(c.rank()); }); }),
             (std::vector<std::string>{"0", "1", "2"}));
 }
 
-TEST(Together, AnErrorOfOneIsThatOfAllWithItsName) {
+TEST(Together, AnErrorOfOneRankIsThrownOnAllWithItsRank) {
   const auto failing = [](auto error_of) {
     return told([&](Comm& c) {
       comm::together(c, "test", [&] {
@@ -74,7 +74,7 @@ TEST(Together, AnErrorOfOneIsThatOfAllWithItsName) {
   EXPECT_EQ(failing([](int) { throw std::bad_alloc(); }).front().substr(0, 14), "error: rank 1:");
 }
 
-TEST(Together, AnErrorOfAllHasNoName) {
+TEST(Together, AnErrorOfAllRanksMentionsNoRank) {
   EXPECT_EQ(told([](Comm& c) {
               comm::together(c, "test", [] { throw InputError("no file"); });
               return std::string();
@@ -82,7 +82,7 @@ TEST(Together, AnErrorOfAllHasNoName) {
             (std::vector<std::string>(3, "input: no file")));
 }
 
-TEST(Together, IsOneCollectiveAndASecondWhereOneFails) {
+TEST(Together, UsesOneCollectiveOrTwoOnFailure) {
   Comm::run(3, {}, [&](Comm& c) {
     comm::together(c, "test", [] {});
     EXPECT_EQ(c.monitor().totals.traffic.calls(), 1);
@@ -91,7 +91,7 @@ TEST(Together, IsOneCollectiveAndASecondWhereOneFails) {
   });
 }
 
-TEST(AgreeOnOpened, NamesTheFirstLineThatDiffersAsBothHaveIt) {
+TEST(AgreeOnOpened, ReportsTheFirstDifferingLineOfBothRanks) {
   const auto opened = [](const std::vector<std::string>& texts) {
     return told([&](Comm& c) {
              comm::agree_on_opened(c, texts[static_cast<std::size_t>(c.rank())]);
@@ -109,7 +109,7 @@ TEST(AgreeOnOpened, NamesTheFirstLineThatDiffersAsBothHaveIt) {
   test::expect_parts(opened({all, "", all}), {"rank 0 has 'data = x', rank 1 has ''"});
 }
 
-TEST(LastBits, NameBuildLibraryAndThreads) {
+TEST(LastBits, IdentifyBuildLibraryAndThreads) {
   const RunRecord record = last_bits<device::Cpu>(3);
   EXPECT_EQ(record.at("threads"), "3");
   EXPECT_EQ(record.at("device"), "cpu");
@@ -120,7 +120,7 @@ TEST(LastBits, NameBuildLibraryAndThreads) {
   EXPECT_EQ(record.at("library"), device::matmul_library());
 }
 
-/// What each of three ranks is told where rank 1 has another value of `name`; empty where they agree.
+/// The error message on each of three ranks if rank 1 has a different value of `name`; empty without an error.
 std::vector<std::string> told(const std::string& name, const std::string& value) {
   std::vector<std::string> texts(3);
   Comm::run(3, {}, [&](Comm& communicator) {
@@ -132,7 +132,7 @@ std::vector<std::string> told(const std::string& name, const std::string& value)
   return texts;
 }
 
-TEST(AgreeOnLastBits, ADifferenceIsAnErrorOfAllRanks) {
+TEST(AgreeOnLastBits, ADifferenceIsAnErrorOnAllRanks) {
   EXPECT_EQ(told("threads", "1"), std::vector<std::string>(3));
   for (const char* name : {"build", "instruction-set", "library", "threads"}) {
     const std::vector<std::string> texts = told(name, "other");
@@ -142,7 +142,7 @@ TEST(AgreeOnLastBits, ADifferenceIsAnErrorOfAllRanks) {
   }
 }
 
-TEST(ReducedSooner, SaysWhichStrategiesReduceMoreOftenWithPieces) {
+TEST(ReducedSooner, ReportsStrategiesThatReduceMoreOftenWithPieces) {
   EXPECT_EQ(reduced_sooner(Reproducible<Zero1>{{}, 8}),
             "zero1 with pieces reduces gradients after every piece, as zero2");
   RunTimeAny strategy;
@@ -158,7 +158,7 @@ TEST(ReducedSooner, SaysWhichStrategiesReduceMoreOftenWithPieces) {
   EXPECT_EQ(reduced_sooner(RunTimeAny{}), "");
 }
 
-TEST(TilesText, LeavesOutWhatChangesNoBit) {
+TEST(TilesText, ContainsOnlyPropertiesThatAffectResults) {
   EXPECT_EQ(tiles_text(""), "");
   EXPECT_EQ(tiles_text("tiling: head, 1 tile of 512 tokens, 0 kept; 364544 bytes; 0 FLOPs recomputed\n"),
             "tiling: head, 1 tile of 512 tokens");

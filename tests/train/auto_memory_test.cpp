@@ -11,7 +11,8 @@
 namespace fsdp::train {
 namespace {
 
-/// 1000 bytes untiled, 600 in the smallest budget; 200 less with --recompute, and then up to 100 in host memory.
+/// A step needs 1000 bytes untiled and 600 with the smallest budget; --recompute saves 200, of which offloading moves
+/// up to 100 more to host memory.
 const auto taken = [](const tiling::RunTimeTiling& tiling, const UnitOptions& units) -> TakenBytes {
   const std::int64_t tiled = tiling == tiling::RunTimeTiling{} ? 1000 : 600;
   const auto host = static_cast<std::int64_t>(100 * units.offload_inputs);
@@ -20,13 +21,13 @@ const auto taken = [](const tiling::RunTimeTiling& tiling, const UnitOptions& un
 constexpr StackMemory memory_apart = {}, one_memory = {.one = true};
 const UnitOptions kept = {}, recomputed = {.recompute = true};
 
-TEST(LargestBudget, IsTheMemoryWhereTheUntiledStepFits) {
+TEST(LargestBudget, IsAllMemoryIfTheUntiledStepFits) {
   EXPECT_EQ(largest_budget(1000, kept, memory_apart, taken), 1000);
   EXPECT_EQ(largest_budget(800, recomputed, memory_apart, taken), 800);
   EXPECT_GT(largest_budget(700, kept, memory_apart, taken), 600);
 }
 
-TEST(LargestBudget, SaysWhetherRecomputingWouldDo) {
+TEST(LargestBudget, ReportsWhetherRecomputationWouldFit) {
   EXPECT_INPUT_ERROR(
       largest_budget(500, kept, memory_apart, taken),
       "500 bytes (500 B) a rank hold no step of this model, however it is tiled, without --recompute; one "
@@ -37,7 +38,7 @@ TEST(LargestBudget, SaysWhetherRecomputingWouldDo) {
                      "however it is tiled; one takes 400 (400 B); give more --memory");
 }
 
-TEST(LargestBudget, SaysWhichShareOfInputsInHostMemoryWouldDo) {
+TEST(LargestBudget, SuggestsTheShareOfInputsToOffload) {
   EXPECT_INPUT_ERROR(largest_budget(370, kept, memory_apart, taken),
                      "however it is tiled, with --recompute too; one takes 400 (400 B). Add --recompute --offload "
                      "inputs:0.3, with which one fits and 30 (30 B) are in host memory, or give more --memory");
@@ -49,7 +50,7 @@ TEST(LargestBudget, SaysWhichShareOfInputsInHostMemoryWouldDo) {
                      "one takes 375 (375 B). Add --offload inputs:0.5, with which one fits and 50 (50 B)");
 }
 
-TEST(LargestBudget, OffersNoShareWhereBothMemoriesAreOne) {
+TEST(LargestBudget, SuggestsNoOffloadIfHostAndDeviceShareMemory) {
   EXPECT_INPUT_ERROR(largest_budget(370, kept, one_memory, taken),
                      "however it is tiled, with --recompute too; one takes 400 (400 B); give more --memory");
   plan::Plan offloaded;
@@ -59,7 +60,7 @@ TEST(LargestBudget, OffersNoShareWhereBothMemoriesAreOne) {
   EXPECT_EQ(taken_by(offloaded, true).device, 400) << "which a budget must not take twice";
 }
 
-/// A step of 1000 bytes, of which gathered weights are 200; 50 more are offloaded.
+/// A step of 1000 bytes, 200 of them for gathered weights; 50 additional bytes are offloaded.
 plan::Plan step() {
   plan::Plan plan;
   plan.offloaded_bytes = 50;
@@ -68,7 +69,7 @@ plan::Plan step() {
   return plan;
 }
 
-TEST(LeftForWeights, IsTheMemoryWithoutTheRestOfTheStep) {
+TEST(LeftForWeights, IsTheMemoryMinusTheRestOfTheStep) {
   EXPECT_EQ(left_for_weights(1000, step(), {}, {}), 200);
   EXPECT_EQ(left_for_weights(1500, step(), {}, {}), 700);
   EXPECT_EQ(left_for_weights(900, step(), {}, {}), 100) << "tied weights may need less than the plain step gathers";
@@ -76,13 +77,13 @@ TEST(LeftForWeights, IsTheMemoryWithoutTheRestOfTheStep) {
   EXPECT_EQ(left_for_weights(1000, step(), {}, {.one = true}), 150) << "what is offloaded is in the same memory";
 }
 
-TEST(LeftForWeights, IsNothingWhereTheStepDoesNotFit) {
+TEST(LeftForWeights, IsAnErrorIfTheStepDoesNotFit) {
   EXPECT_INPUT_ERROR(left_for_weights(799, step(), {}, {}),
                      "budget=auto behind --sharding: 799 bytes (799 B) a rank hold no step of this model, which takes "
                      "800 (800 B) besides gathered weights; give more --memory");
 }
 
-TEST(LeftForWeights, AdvisesFlagsThatTheRunHasNot) {
+TEST(LeftForWeights, SuggestsOnlyFlagsThatAreNotSetYet) {
   const auto advice = [](const UnitOptions& units, StackMemory stack) {
     const std::string text = test::input_error_of([&] { left_for_weights(1, step(), units, stack); });
     return text.substr(std::min(text.find("; give "), text.size()));
@@ -96,7 +97,7 @@ TEST(LeftForWeights, AdvisesFlagsThatTheRunHasNot) {
   EXPECT_EQ(advice({.recompute = true, .offload_inputs = 1}, {}), rest);
 }
 
-TEST(ResidencyText, SaysHowGoodTheChoiceIs) {
+TEST(ResidencyText, ReportsTheGapToTheLowerBound) {
   using sharding::Hold;
   EXPECT_EQ(report::residency_text({}), "");
   const sharding::Residency best{.holds = {Hold::step, Hold::use, Hold::use, Hold::micro_batch},

@@ -15,7 +15,7 @@
 namespace fsdp::train {
 namespace {
 
-/// What `require_writable` says to a user who is not root; empty where it throws nothing.
+/// The error message of `require_writable` for a user who is not root; empty without an error.
 std::string said_to_nobody(const std::filesystem::path& path) {
   std::array<int, 2> pipe{};
   if (::pipe(pipe.data()) != 0) return "no pipe";
@@ -38,7 +38,7 @@ std::string said_to_nobody(const std::filesystem::path& path) {
   return {said.data(), static_cast<std::size_t>(std::max<ssize_t>(bytes, 0))};
 }
 
-TEST(RequireWritable, SaysWhyAFolderCannotBeWritten) {
+TEST(RequireWritable, ReportsWhyAFolderCannotBeWritten) {
   const test::TemporaryFolder folder;
   using std::filesystem::perms;
   std::filesystem::permissions(folder.path(), perms::owner_all | perms::group_exec | perms::others_exec);
@@ -54,7 +54,7 @@ TEST(RequireWritable, SaysWhyAFolderCannotBeWritten) {
   EXPECT_INPUT_ERROR(require_writable((folder.path() / "file" / "below").string()), "Not a directory");
 }
 
-TEST(RequireRoom, NamesTheFlags) {
+TEST(RequireRoom, ReportsTheFlagsToChange) {
   const test::TemporaryFolder folder;
   TrainOptions options;
   options.checkpoint_dir = folder.path().string();

@@ -13,7 +13,7 @@
 namespace fsdp::train {
 namespace {
 
-/// A config that is nobody's of ours: no presets, no positions.
+/// A user-defined config without presets and positions.
 struct Widths {
   std::int64_t layers = 2;
   std::int64_t state_size = 8;
@@ -36,7 +36,7 @@ static_assert(!HasPresets<Widths> && !HasLongestSequence<Widths>);
 
 void set(FlagSet& flags, const std::string& name, const std::string& text) { flags.find(name)->set({text}); }
 
-TEST(FlagName, IsTheValuesWithDashesAndWithoutSize) {
+TEST(FlagName, UsesDashesAndDropsTheSizeSuffix) {
   EXPECT_EQ(flag_name("hidden_size"), "hidden");
   EXPECT_EQ(flag_name("rms_norm_eps"), "rms-norm-eps");
   EXPECT_EQ(flag_name("layers"), "layers");
@@ -63,7 +63,7 @@ TEST(ResolveModel, TakesAPresetAndItsOverrides) {
   EXPECT_INPUT_ERROR(resolve_model<LlamaConfig>(choice), "number of heads is 0");
 }
 
-TEST(ResolveModel, ReadsAFolderWhichTakesNoOverrides) {
+TEST(ResolveModel, ReadsAFolderAndRefusesOverrides) {
   ModelChoice choice;
   choice.name = test::golden("llama-odd").string();
   EXPECT_TRUE(is_folder<LlamaConfig>(choice));
@@ -75,7 +75,7 @@ TEST(ResolveModel, ReadsAFolderWhichTakesNoOverrides) {
                      "--model smol is neither a preset nor a folder; did you mean 'small'?");
 }
 
-TEST(ResolveModel, EveryValueOfAForeignConfigIsAFlag) {
+TEST(ResolveModel, EveryValueOfAUserDefinedConfigIsAFlag) {
   ModelChoice choice;
   FlagSet flags;
   bind_model<Widths>(flags, choice);
@@ -101,7 +101,7 @@ TEST(ResolveModel, EveryValueOfAForeignConfigIsAFlag) {
   EXPECT_EQ(resolve_model<Widths>(choice).layers, 7);
 }
 
-TEST(FlagSet, ANameThatIsThereTwiceIsAnError) {
+TEST(FlagSet, ADuplicateNameIsAnError) {
   FlagSet flags;
   bool field = false;
   flags.add("layers", field, "of something else");
@@ -114,7 +114,7 @@ using optim::Muon;
 using optim::RunTimeOptimizer;
 using optim::Sgd;
 
-TEST(OptimizerChoice, IsTheProgramsOwnUnlessAnotherIsNamed) {
+TEST(OptimizerChoice, IsTheDefaultOfTheProgramUnlessSpecified) {
   EXPECT_EQ(resolve({}), RunTimeOptimizer());
   EXPECT_EQ(resolve({.name = "sgd"}), RunTimeOptimizer{Sgd{}});
   const RunTimeOptimizer start{Sgd{.momentum = 0.5, .nesterov = true}};
@@ -123,7 +123,7 @@ TEST(OptimizerChoice, IsTheProgramsOwnUnlessAnotherIsNamed) {
   EXPECT_EQ(resolve({.name = "adamw", .start = start}), RunTimeOptimizer());
 }
 
-TEST(OptimizerChoice, GivesEveryConstantToTheOneThatHasIt) {
+TEST(OptimizerChoice, PassesEveryConstantToTheOptimizerThatHasIt) {
   EXPECT_EQ(resolve({.constants = {{"beta1", "0.8"}, {"beta2", "0.99"}, {"eps", "1e-12"}, {"weight-decay", "0.05"}}}),
             (RunTimeOptimizer{AdamW{.beta1 = 0.8, .beta2 = 0.99, .eps = 1e-12, .weight_decay = 0.05}}));
   EXPECT_EQ(resolve({.name = "sgd", .constants = {{"momentum", "0.8"}, {"nesterov", "true"}}}),
@@ -132,7 +132,7 @@ TEST(OptimizerChoice, GivesEveryConstantToTheOneThatHasIt) {
             (RunTimeOptimizer{Muon{.iterations = 3, .adamw = {.weight_decay = 0}}}));
 }
 
-TEST(OptimizerChoice, RefusesByNameWhatAnOptimizerDoesNotHave) {
+TEST(OptimizerChoice, RefusesConstantsThatTheOptimizerDoesNotHave) {
   EXPECT_INPUT_ERROR(resolve({.constants = {{"nesterov", "true"}}}),
                      "--nesterov is not adamw's; it takes --beta1, --beta2, --eps, --weight-decay");
   EXPECT_INPUT_ERROR(resolve({.name = "sgd", .constants = {{"beta1", "0.8"}}}),
@@ -140,7 +140,7 @@ TEST(OptimizerChoice, RefusesByNameWhatAnOptimizerDoesNotHave) {
   EXPECT_INPUT_ERROR(resolve({.name = "adam"}), "--optimizer adam is not known; did you mean 'adamw'?");
 }
 
-TEST(OptimizerChoice, EveryBadConstantHasItsSentence) {
+TEST(OptimizerChoice, EveryInvalidConstantHasAnErrorMessage) {
   EXPECT_INPUT_ERROR(resolve({.constants = {{"beta2", "1"}}}), "--beta2 1 must be at least 0 and below 1");
   EXPECT_INPUT_ERROR(resolve({.constants = {{"beta2", "0.99999999"}}}),
                      "--beta2 0.99999999 must be at least 0 and below 1 as a float");
@@ -154,7 +154,7 @@ TEST(OptimizerChoice, EveryBadConstantHasItsSentence) {
   EXPECT_INPUT_ERROR(resolve({.name = "muon", .constants = {{"iterations", "0"}}}), "--iterations 0 must be 1 to 100");
 }
 
-TEST(OptimizerFlags, AreTheConstantsOfAllKindsWithTheirDefaults) {
+TEST(OptimizerFlags, AreTheConstantsOfAllOptimizersWithTheirDefaults) {
   OptimizerChoice choice;
   FlagSet flags;
   bind(flags, choice);
@@ -170,7 +170,7 @@ TEST(OptimizerFlags, AreTheConstantsOfAllKindsWithTheirDefaults) {
   EXPECT_INPUT_ERROR(flags.find("iterations")->set({"many"}), "--iterations 'many' is not a whole number");
 }
 
-TEST(OptimizerFlags, OfAFixedOptimizerAreItsConstantsAlone) {
+TEST(OptimizerFlags, OfAFixedOptimizerAreOnlyItsConstants) {
   ChosenOptimizer<Sgd> chosen{Sgd{.momentum = 0.7}};
   FlagSet flags;
   chosen.bind(flags);
@@ -184,7 +184,7 @@ TEST(OptimizerFlags, OfAFixedOptimizerAreItsConstantsAlone) {
   EXPECT_INPUT_ERROR(chosen.resolve(), "--momentum 2 must be at least 0 and below 1");
 }
 
-TEST(OptimizerLines, NameItAndAllConstants) {
+TEST(OptimizerLines, ListTheOptimizerAndAllConstants) {
   EXPECT_EQ(optimizer_lines(RunTimeOptimizer{Sgd{}}),
             "optimizer = \"sgd\"\nmomentum = 0.9\nnesterov = false\nweight-decay = 0\n");
 }

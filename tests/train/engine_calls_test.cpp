@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What crosses the border between the training loop and a stack, and when.
+// Which calls the training loop makes to a stack, and when.
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -16,7 +16,8 @@
 namespace fsdp::train {
 namespace {
 
-/// Counts the calls of another engine. `asynchronous`: says that it is one of a device whose steps are enqueued.
+/// An engine that forwards to another one and counts the calls. `asynchronous`: reports a device whose steps are
+/// enqueued.
 class CountingEngine final : public Engine {
  public:
   explicit CountingEngine(Engine& engine, bool asynchronous = false) : engine_(engine), facts_(engine.facts()) {
@@ -68,7 +69,7 @@ void on_ranks(const TrainOptions& options, const F& f) {
   });
 }
 
-/// The calls of a rank in a run of so many steps, which neither validates nor saves.
+/// The number of calls of a rank in a run of `steps` steps without validation and checkpoints.
 std::int64_t calls_in(std::int64_t steps) {
   std::int64_t calls = 0;
   const TrainOptions options{.steps = steps, .seq_len = 12, .batch_size = 8};
@@ -80,16 +81,16 @@ std::int64_t calls_in(std::int64_t steps) {
   return calls;
 }
 
-TEST(Engine, IsCalledAtMostFifteenTimesAStep) {
+TEST(Engine, IsCalledAtMostFifteenTimesPerStep) {
   ::testing::internal::CaptureStdout();
   const std::int64_t few = calls_in(4), more = calls_in(14);
   (void)::testing::internal::GetCapturedStdout();
   EXPECT_EQ((more - few) % 10, 0);
-  EXPECT_GE((more - few) / 10, 2);  // enqueues it, and takes its results
+  EXPECT_GE((more - few) / 10, 2);  // at least one call to enqueue a step and one to read its results
   EXPECT_LE((more - few) / 10, 15);
 }
 
-/// The loss of a step that is made alone, after those before it.
+/// The loss of a step that is made synchronously after the steps before it.
 double loss_of(std::int64_t step, bool asynchronous) {
   double loss = 0;
   const TrainOptions options{.steps = 9, .seq_len = 12, .batch_size = 8};
@@ -104,7 +105,7 @@ double loss_of(std::int64_t step, bool asynchronous) {
   return loss;
 }
 
-TEST(TrainingRun, AStepThatIsMadeAloneHasItsOwnResultsWhereTheStepBeforeIsStillQueued) {
+TEST(TrainingRun, ASynchronousStepReturnsItsOwnResultsAfterAQueuedStep) {
   EXPECT_NE(loss_of(3, false), loss_of(4, false));
   EXPECT_EQ(loss_of(4, true), loss_of(4, false));
 }

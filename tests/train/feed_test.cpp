@@ -22,7 +22,7 @@ using Comm = comm::Threads<>;
 constexpr std::int64_t batch = 24;
 constexpr int steps = 5;  // the last spans two epochs
 
-/// The ranks of a run, how many share each sequence, and how a step is cut.
+/// The number of ranks of a run, how many share each sequence, and how a step is cut.
 struct Run {
   int ranks = 1, sharing = 1, micro_batches = 1, pieces = 0;
 
@@ -31,8 +31,8 @@ struct Run {
   std::int64_t sequences() const { return batch / (pieces > 0 ? pieces : groups() * micro_batches); }
 };
 
-/// A step as one rank sees it: the samples of each of its micro-batches, by their first tokens, the first rows of their
-/// random numbers, and the counts of all ranks.
+/// A step on one rank: the first token of each sample of its micro-batches, the first rows of their random numbers, and
+/// the counts of all ranks.
 struct SeenStep {
   std::vector<std::vector<std::int64_t>> samples;
   std::vector<std::int64_t> first_rows;
@@ -64,7 +64,8 @@ std::vector<std::vector<SeenStep>> seen_by_ranks(const Run& run, const NumberedS
   return all;
 }
 
-/// The samples are read in the sampler's order, micro-batch by micro-batch of all groups, each of which sees the same.
+/// The samples are read in the sampler's order, micro-batch by micro-batch over all groups; all ranks of a group read
+/// the same samples.
 void expect_order(const Run& run) {
   SCOPED_TRACE(message(run.ranks, " ranks, ", run.sharing, " share, ", run.micro_batches, " micro-batches, ",
                        run.pieces, " pieces"));
@@ -96,7 +97,7 @@ void expect_order(const Run& run) {
   }
 }
 
-TEST(Feed, ReadsTheSamplesInOneOrderHoweverManyRanksShareASequence) {
+TEST(Feed, SampleOrderDoesNotDependOnRanksPerSequence) {
   for (const int ranks : {2, 4})
     for (const int sharing : {1, 2, 4}) {
       if (sharing > ranks) continue;

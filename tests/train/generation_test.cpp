@@ -22,14 +22,14 @@ GenerateOptions of_ids(std::vector<std::string> prompts, std::int64_t tokens) {
   return {.prompt_ids = std::move(prompts), .tokens = tokens, .sampling = {.temperature = 0}};
 }
 
-TEST(ParseIds, ReadsWholeNumbersWithCommasBetween) {
+TEST(ParseIds, ReadsIntegersSeparatedByCommas) {
   EXPECT_EQ(parse_ids("stop-ids", "7"), Ids{7});
   EXPECT_EQ(parse_ids("stop-ids", "1,20,0"), (Ids{1, 20, 0}));
   for (const char* text : {"", ",", "1,", ",1", "1,,2", "1, 2", "1;2", "-1", "a", "1.5", "2147483648"})
     EXPECT_INPUT_ERROR(parse_ids("stop-ids", text), "--stop-ids '" + std::string(text) + "' is no list of token ids");
 }
 
-TEST(Generation, PadsPromptsOfDifferentLengthsBehindTheirEnd) {
+TEST(Generation, PadsPromptsOfDifferentLengthsAtTheEnd) {
   Generation generation(of_ids({"5,6,7", "8"}, 2), 10);
   EXPECT_EQ(generation.context(), 4);
   EXPECT_EQ(generation.window(4), (Ids{5, 6, 7, 0, 8, 0, 0, 0}));
@@ -39,7 +39,7 @@ TEST(Generation, PadsPromptsOfDifferentLengthsBehindTheirEnd) {
   EXPECT_EQ(generation.last_rows(4), (std::vector<std::int64_t>{3, 5}));
 }
 
-TEST(Generation, KnowsTheLastTokensAndOfWholeSequencesTheLastThatIsRead) {
+TEST(Generation, ReturnsTheLastTokensAndTheirPositions) {
   Generation generation(of_ids({"5,6,7", "8"}, 2), 10);
   EXPECT_EQ(generation.longest_prompt(), 3);
   for (int token = 1; token <= 2; ++token) generation.append(Ids{token, token + 1});
@@ -55,7 +55,7 @@ TEST(Generation, DrawsEachSequenceFromItsOwnLogits) {
   EXPECT_EQ(generation.draw(logits), (Ids{2, 1}));
 }
 
-TEST(Generation, SequencesOfABatchDrawApartAndTheFirstAsOneAlone) {
+TEST(Generation, SequencesOfABatchDrawIndependentRandomNumbers) {
   const auto drawn = [](std::vector<std::string> prompts, std::uint64_t seed) {
     GenerateOptions options = of_ids(std::move(prompts), 40);
     options.sampling.temperature = 1;
@@ -76,13 +76,13 @@ TEST(Generation, SequencesOfABatchDrawApartAndTheFirstAsOneAlone) {
   EXPECT_NE(drawn({"1"}, 8)[0], two[0]);
 }
 
-TEST(Generation, ASequenceEndsBehindAStopTokenAndTheOthersGoOn) {
+TEST(Generation, ASequenceEndsAfterAStopTokenAndTheOthersContinue) {
   GenerateOptions options = of_ids({"3,1", "2"}, 3);
-  options.stop_ids = {"3,4", "9"};  // what a prompt holds stops nothing
+  options.stop_ids = {"3,4", "9"};  // stop tokens in a prompt are ignored
   Generation generation(options, 10);
   EXPECT_EQ(generation.take_output(), "");
   generation.append(Ids{1, 4});
-  EXPECT_EQ(generation.take_output(), "");  // the first line is not whole
+  EXPECT_EQ(generation.take_output(), "");  // the first line is not complete
   generation.append(Ids{9, 5});
   EXPECT_TRUE(generation.done());
   EXPECT_EQ(generation.take_output(), "3,1,1,9\n2,4\n");
@@ -100,7 +100,7 @@ TEST(Generation, TextIsPrintedAsItGrowsAndEndsInANewline) {
   EXPECT_EQ(Generation({.prompt = "ab", .tokens = 0}, 256).take_output(), "ab\n");
 }
 
-TEST(Generation, ThePenaltySeesPromptAndContinuation) {
+TEST(Generation, TheRepetitionPenaltyCoversPromptAndContinuation) {
   GenerateOptions options = of_ids({"0"}, 9);
   options.sampling.repetition_penalty = 10;
   Generation generation(options, 3);
@@ -111,7 +111,7 @@ TEST(Generation, ThePenaltySeesPromptAndContinuation) {
   }
 }
 
-TEST(Generation, WhatCannotBeIsRefusedByName) {
+TEST(Generation, InvalidOptionsAreRefusedByName) {
   const auto bad = [](GenerateOptions options, std::int64_t vocabulary) { return Generation(options, vocabulary); };
   EXPECT_INPUT_ERROR(bad(of_ids({"1", "2,10"}, 1), 10), "--prompt-ids holds token 10, which is not below");
   GenerateOptions stops = of_ids({"1"}, 1);
@@ -133,7 +133,7 @@ TEST(Generation, WhatCannotBeIsRefusedByName) {
   EXPECT_INPUT_ERROR(validate_bound({.prompt = "a", .prompt_ids = {"1"}}), "given both");
 }
 
-TEST(Generation, OfTextReadsAndWritesWholeCharacters) {
+TEST(Generation, TextOutputConsistsOfCompleteCharacters) {
   const std::filesystem::path file = std::filesystem::path(TESSERA_TEST_DATA) / "text" / "tokenizers" / "gpt2.json";
   const text::Tokenizer tokenizer = text::Tokenizer::read(file);
   const std::vector<text::TokenId> crab = tokenizer.encode(" \U0001F980!", false);
@@ -153,19 +153,19 @@ TEST(Generation, OfTextReadsAndWritesWholeCharacters) {
   EXPECT_EQ(generation.take_output(), "");
 }
 
-TEST(Generation, NeverDrawsAnIdThatTheTokenizerDoesNotHaveUnlessItStops) {
+TEST(Generation, NeverDrawsIdsOutsideTheTokenizerExceptStopIds) {
   const text::Tokenizer tokenizer =
       text::Tokenizer::parse(R"({"model":{"type":"BPE","vocab":{"a":0,"b":1,"c":3},"merges":[]}})", "t.json");
   EXPECT_EQ(tokenizer.ids_without_token(6), (std::vector<text::TokenId>{2, 4, 5}));
   const std::vector<float> logits = {0, 1, 9, 2, 8, 7};
-  GenerateOptions options = of_ids({"5"}, 3);  // a prompt may hold any id
+  GenerateOptions options = of_ids({"5"}, 3);  // a prompt may contain any id
   EXPECT_EQ(Generation(options, 6, tokenizer).draw(logits), Ids{3});
   EXPECT_EQ(Generation(options, 6).draw(logits), Ids{2});
   options.stop_ids = {"4"};
   EXPECT_EQ(Generation(options, 6, tokenizer).draw(logits), Ids{4});
 }
 
-TEST(Generation, RefusesATextWhoseTokensTheModelLacks) {
+TEST(Generation, RefusesAPromptWithTokensOutsideTheVocabulary) {
   const std::filesystem::path file = std::filesystem::path(TESSERA_TEST_DATA) / "text" / "tokenizers" / "llama3.json";
   EXPECT_INPUT_ERROR(Generation({.prompt = "some text"}, 3, text::Tokenizer::read(file)),
                      "which is not below the model's vocabulary of 3; is the tokenizer the model's?");

@@ -34,7 +34,7 @@ Ended ended(const std::function<int()>& program) {
   return {status, ::testing::internal::GetCapturedStderr()};
 }
 
-/// Two ranks, of which the second throws.
+/// Launches two ranks; the second one throws.
 template <class Error>
 int throws() {
   return launch<Comm>({.ranks = 2}, [](Comm& communicator) {
@@ -43,32 +43,32 @@ int throws() {
   });
 }
 
-TEST(Launch, ReturnsTheStatusOfItsRanks) {
+TEST(Launch, ReturnsTheExitStatusOfItsRanks) {
   std::atomic<int> ranks = 0;
   EXPECT_EQ(launch<Comm>({.ranks = 2}, [&](Comm&) { ++ranks; }), ExitStatus::done);
   EXPECT_EQ(ranks, 2);
   EXPECT_EQ(launch<Comm>({.ranks = 2}, [](Comm&) { return 143; }), 143);
 }
 
-TEST(Launch, AnErrorIsOneLineAndItsStatus) {
+TEST(Launch, AnErrorPrintsOneLineAndSetsTheExitStatus) {
   const std::string line = "tessera: data.txt: no such file\n";
   EXPECT_EQ(ended(throws<InputError>), (Ended{ExitStatus::bad_input, line}));
   EXPECT_EQ(ended(throws<DivergedError>), (Ended{ExitStatus::lost, line}));
   EXPECT_EQ(ended(throws<std::runtime_error>), (Ended{ExitStatus::failed, line}));
 }
 
-TEST(Launch, AnExceptionOfUnknownTypeIsOneLineAndItsStatus) {
+TEST(Launch, AnUnknownExceptionPrintsOneLineAndSetsTheExitStatus) {
   const Ended seven = ended([] { return launch<Comm>({.ranks = 2}, [](Comm&) -> int { throw 7; }); });
   EXPECT_EQ(seven, (Ended{ExitStatus::failed,
                           "tessera: ended by an exception that is no std::exception; throw "
                           "fsdp::Error, which says what happened\n"}));
 }
 
-TEST(Launch, RanksThatCannotBeStartedAreBadInput) {
+TEST(Launch, FailureToStartRanksIsAnInputError) {
   const Ended none = ended([] { return launch<Comm>({.ranks = 0}, [](Comm&) {}); });
   EXPECT_EQ(none.status, ExitStatus::bad_input);
   EXPECT_TRUE(none.said.starts_with("tessera: --ranks 0: a program starts 1 to ")) << none.said;
-  // Each number, though no flag was read.
+  // Every number is validated even if it was not read from a flag.
   EXPECT_THROW(validate(LaunchOptions{.threads = -1}), InputError);
   EXPECT_THROW(validate(LaunchOptions{.deadline_seconds = 0}), InputError);
   EXPECT_THROW(validate(LaunchOptions{.device_deadline_seconds = -1}), InputError);
@@ -76,7 +76,7 @@ TEST(Launch, RanksThatCannotBeStartedAreBadInput) {
   EXPECT_NO_THROW(validate(LaunchOptions()));
 }
 
-TEST(Launch, InsideAProgramThrowsAndTheProgramPrints) {
+TEST(Launch, ThrowsWithinRunProgramWhichPrintsTheError) {
   bool caught = false;
   const auto program = [&] {
     return run_program([&]() -> int {
@@ -95,7 +95,7 @@ TEST(Launch, InsideAProgramThrowsAndTheProgramPrints) {
 
 using Texts = std::vector<std::string>;
 
-TEST(SharedCores, AreThoseOfTheMaskAndOfTheRanksThatRunOnThem) {
+TEST(SharedCores, CountTheCoresOfTheMaskAndTheRanksThatShareThem) {
   EXPECT_EQ(comm::shared_cores(Texts{"1111", "1111"}, {}, 0, {}), (comm::SharedCores{.cores = 4, .ranks = 2}))
       << "not bound";
   EXPECT_EQ(comm::shared_cores(Texts{"11", "0011"}, {}, 1, {}), (comm::SharedCores{.cores = 2, .ranks = 1}))
@@ -107,14 +107,14 @@ TEST(SharedCores, AreThoseOfTheMaskAndOfTheRanksThatRunOnThem) {
       << "one elsewhere";
 }
 
-TEST(SharedCores, AreNoMoreThanTheQuotaOfAllRanksOfTheHost) {
+TEST(SharedCores, DoNotExceedTheCpuQuotaOfAllRanksOfTheHost) {
   const Texts bound{"1111", "00001111"};
   EXPECT_EQ(comm::shared_cores(bound, {}, 0, 6), (comm::SharedCores{.cores = 6, .ranks = 2}));
   EXPECT_EQ(comm::shared_cores(bound, {}, 0, 8), (comm::SharedCores{.cores = 4, .ranks = 1}));
   EXPECT_EQ(comm::shared_cores(bound, Texts{"a", "b"}, 1, 3), (comm::SharedCores{.cores = 3, .ranks = 1}));
 }
 
-/// What variables state to one of 2 processes on this host, of 8 in all.
+/// The cores that environment variables specify for one of 2 processes on this host and 8 in total.
 comm::StatedCores stated_by(const std::map<std::string, std::string>& variables) {
   const comm::JobVariables set(variables);
   return comm::stated_cores(2, 8);
@@ -133,7 +133,7 @@ TEST(StatedCores, AreReadFromTheVariablesOfSlurmPbsAndLsf) {
       << "no number of threads, and less than a core for each";
 }
 
-TEST(DefaultThreads, AreOmpNumThreadsOrElseTheCoresThatAreBothThereAndRequested) {
+TEST(DefaultThreads, AreOmpNumThreadsOrTheAvailableAndRequestedCores) {
   EXPECT_EQ(comm::default_threads({.cores = 8, .ranks = 2}, {}, 2), 4);
   EXPECT_EQ(comm::default_threads({.cores = 8, .ranks = 2}, {.cores = 3}, 1), 3) << "for this process alone";
   EXPECT_EQ(comm::default_threads({.cores = 8, .ranks = 2}, {.cores = 4}, 2), 2) << "for a process of two ranks";
@@ -142,7 +142,7 @@ TEST(DefaultThreads, AreOmpNumThreadsOrElseTheCoresThatAreBothThereAndRequested)
   EXPECT_EQ(comm::default_threads({.cores = 1, .ranks = 4}, {.cores = 1}, 4), 1);
 }
 
-TEST(AgreeOnCores, ComparesWhatWasRequestedAndWarnsOnce) {
+TEST(AgreeOnCores, ComparesRequestedCoresAndWarnsOnce) {
   const std::int64_t cores = device::available_cores();
   const auto warning = [&](const std::map<std::string, std::string>& variables, std::int64_t threads) {
     const comm::JobVariables set(variables);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Weights come from the disk once: each rank reads the ranges of its own shards, and no more.
+// Weights are read from disk once: each rank reads only the ranges of its own shards.
 #include <tessera/fsdp/model_files/load.hpp>
 
 #include <fstream>
@@ -18,7 +18,7 @@ namespace {
 using Comm = comm::Threads<>;
 using Model = Llama<Stack<FullyShard<>, Comm, Fp32, tiling::RunTimeTiling>>;
 
-/// Bytes that this process has read; below 0 where the system does not tell.
+/// The number of bytes that this process has read; negative if the system does not report it.
 std::int64_t bytes_read() {
   std::ifstream file("/proc/self/io");
   std::string name;
@@ -26,7 +26,7 @@ std::int64_t bytes_read() {
   return file >> name >> bytes && name == "rchar:" ? bytes : -1;
 }
 
-/// A folder of 7 MB in two shards.
+/// Writes a folder of 7 MB in two shards.
 struct Folder : test::TemporaryFolder {
   Folder() : config(llama_preset("tiny")) {
     config.hidden_size = 192;
@@ -52,7 +52,7 @@ struct Folder : test::TemporaryFolder {
   std::int64_t bytes = 0;
 };
 
-TEST(Loading, ReadsEachByteOfTheWeightsOnceOnAnyNumberOfRanks) {
+TEST(Loading, ReadsEachWeightByteOnceOnAnyNumberOfRanks) {
   if (bytes_read() < 0) GTEST_SKIP() << "/proc/self/io does not tell what was read";
   const Folder folder;
   ASSERT_GT(folder.bytes, 7'000'000);

@@ -21,7 +21,7 @@ TrainOptions with(const std::function<void(TrainOptions&)>& change) {
   return options;
 }
 
-/// Validates options with flags of their own. `given`: names of those that a user set.
+/// Binds options to flags and validates them. `given`: names of the flags that a user has set.
 void validate(TrainOptions options, std::int64_t ranks, int pieces = 0, const std::vector<std::string>& given = {}) {
   FlagSet flags;
   bind(flags, options);
@@ -29,7 +29,7 @@ void validate(TrainOptions options, std::int64_t ranks, int pieces = 0, const st
   train::validate(flags, options, ranks, pieces);
 }
 
-TEST(ValidateTrainOptions, EveryBadValueHasItsSentence) {
+TEST(ValidateTrainOptions, EveryInvalidValueHasAnErrorMessage) {
   EXPECT_NO_THROW(validate(with([](TrainOptions&) {}), 2));
   EXPECT_INPUT_ERROR(validate(with([](TrainOptions& o) { o.data.clear(); }), 1), "--data is missing");
   EXPECT_INPUT_ERROR(validate(with([](TrainOptions& o) { o.steps = 0; }), 1), "--steps 0 must be at least 1");
@@ -76,13 +76,13 @@ TEST(ScheduleOf, CopiesTheOptions) {
   EXPECT_EQ(schedule_of(wsd).decay, 3);
 }
 
-TEST(ThreadsPerRank, AreTheCoresSharedByTheRanks) {
+TEST(ThreadsPerRank, DivideTheCoresAmongTheRanks) {
   EXPECT_EQ(comm::threads_per_rank(0, 8, 3), 2);
   EXPECT_EQ(comm::threads_per_rank(0, 2, 4), 1);
   EXPECT_EQ(comm::threads_per_rank(5, 2, 4), 5);
 }
 
-TEST(LrAt, ConstantIsThePeakToTheBit) {
+TEST(LrAt, ConstantEqualsThePeakExactly) {
   const LrSchedule schedule{.peak = 1e-3, .steps = 20};
   for (std::int64_t step = 0; step < 25; ++step) EXPECT_EQ(lr_at(schedule, step), 1e-3);
 }
@@ -125,14 +125,14 @@ TEST(LrAt, WsdWarmsUpStaysAtThePeakAndFallsInTheLastSteps) {
   EXPECT_EQ(lr_at(schedule, 500), 0.1);
 }
 
-TEST(LrAt, WsdFallsInATenthOfTheRunUnlessToldOtherwise) {
+TEST(LrAt, WsdDecaysInTheLastTenthByDefault) {
   const LrSchedule schedule{.shape = LrShape::wsd, .peak = 1.0, .steps = 100};
   EXPECT_EQ(lr_at(schedule, 89), 1.0);
   EXPECT_NEAR(lr_at(schedule, 90), 0.91, 1e-12);
   EXPECT_EQ(lr_at(schedule, 99), 0.1);
 }
 
-TEST(LrAt, WsdThatNeverStaysIsLinear) {
+TEST(LrAt, WsdWithoutAStablePhaseIsLinear) {
   const LrSchedule linear{.shape = LrShape::linear, .peak = 0.3, .warmup = 3, .steps = 20};
   LrSchedule wsd = linear;
   wsd.shape = LrShape::wsd;
@@ -140,7 +140,7 @@ TEST(LrAt, WsdThatNeverStaysIsLinear) {
   for (std::int64_t step = 0; step < 25; ++step) EXPECT_EQ(lr_at(wsd, step), lr_at(linear, step));
 }
 
-TEST(LrAt, DegenerateRunsStillHaveARate) {
+TEST(LrAt, VeryShortRunsHaveAValidRate) {
   for (const LrShape shape : {LrShape::linear, LrShape::wsd}) {
     EXPECT_EQ(lr_at({.shape = shape, .peak = 1.0, .steps = 1}, 0), 1.0);
     EXPECT_EQ(lr_at({.shape = shape, .peak = 1.0, .warmup = 5, .steps = 5}, 4), 1.0);
@@ -159,7 +159,7 @@ OffloadFlag offload_of(std::string_view text) {
   return value;
 }
 
-TEST(OffloadFlag, NamesTheOptimizerAndAShareOfInputs) {
+TEST(OffloadFlag, ReadsTheOptimizerAndAShareOfInputs) {
   EXPECT_EQ(offload_of("none"), OffloadFlag{});
   EXPECT_EQ(offload_of("optimizer"), OffloadFlag{.optimizer = true});
   EXPECT_EQ(offload_of("inputs"), OffloadFlag{.inputs = 1});
@@ -170,7 +170,7 @@ TEST(OffloadFlag, NamesTheOptimizerAndAShareOfInputs) {
     EXPECT_EQ(offload_of(both), (OffloadFlag{.optimizer = true, .inputs = 0.5}));
 }
 
-TEST(OffloadFlag, ItsTextIsReadAsTheSameValue) {
+TEST(OffloadFlag, RoundTrips) {
   for (const bool optimizer : {false, true})
     for (const double inputs : {0.0, 0.1 + 0.2, 1.0}) {
       const OffloadFlag value{.optimizer = optimizer, .inputs = inputs};
@@ -182,7 +182,7 @@ TEST(OffloadFlag, ItsTextIsReadAsTheSameValue) {
   EXPECT_EQ(to_text(OffloadFlag{.optimizer = true, .inputs = 1}), "optimizer,inputs");
 }
 
-TEST(OffloadFlag, RefusesOtherTexts) {
+TEST(OffloadFlag, RefusesInvalidText) {
   for (const char* bad : {"inputs:0", "inputs:1.01", "inputs:-1", "inputs:", "inputs:x", "inputs:nan", "inputs:101%"})
     EXPECT_INPUT_ERROR(offload_of(bad), "the share of blocks must be above 0 and at most 1");
   EXPECT_INPUT_ERROR(offload_of("input"), "did you mean 'inputs'?");

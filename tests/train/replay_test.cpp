@@ -17,7 +17,7 @@ namespace {
 
 const PolicyTexts policies = {.sharding = "fsdp2:pieces=4", .precision = "fp32", .tiling = "off"};
 
-TEST(ReplayRecord, HasAbsolutePathsAndTheTextsOfPolicies) {
+TEST(ReplayRecord, ContainsAbsolutePathsAndPolicyTexts) {
   TrainOptions options{.data = {"a.txt", "/b:0.5"}};
   const RunRecord record = replay_record(options, policies);
   EXPECT_EQ(replay_values(record, "data"),
@@ -33,7 +33,7 @@ TEST(ReplayRecord, HasAbsolutePathsAndTheTextsOfPolicies) {
   EXPECT_FALSE(is_for_replay("data"));
 }
 
-TEST(ReplayRecord, LeavesOutWhatACheckpointCannotHold) {
+TEST(ReplayRecord, OmitsValuesThatACheckpointCannotStore) {
   for (const std::vector<std::string>& data :
        {std::vector<std::string>{"/a\nb"}, {"/\xff"}, std::vector<std::string>(1100, "/of/seventeen/b")}) {
     const RunRecord record = replay_record({.data = data}, policies);
@@ -48,14 +48,14 @@ const RunRecord recorded_in_pieces = {{"pieces", "4"},      {"ranks", "2"},
                                       {"lr", "0.001"},      {"replay.sharding", "fsdp2:pieces=4"},
                                       {"model", "weights"}, {"stack", "fsdp2:pieces=4 threads:2 fp32 off"}};
 
-/// What is said of a run that differs from `recorded_in_pieces` in one value.
+/// The error message for a run that differs from `recorded_in_pieces` in one value.
 std::string complaint_about(const std::string& name, const std::string& value, RunRecord then = recorded_in_pieces) {
   RunRecord now = then;
   now[name] = value;
   return test::input_error_of([&] { require_same_bits(then, now); });
 }
 
-TEST(RequireSameBits, TakesOtherRanksAndStrategiesOfARunInPieces) {
+TEST(RequireSameBits, AcceptsOtherRanksAndStrategiesForARunInPieces) {
   RunRecord now = recorded_in_pieces;
   now["ranks"] = "3";
   now["grad-accum"] = "1";
@@ -65,7 +65,7 @@ TEST(RequireSameBits, TakesOtherRanksAndStrategiesOfARunInPieces) {
   EXPECT_NO_THROW(require_ranks(recorded_in_pieces, 7));
 }
 
-TEST(RequireSameBits, NamesWhatDiffersAndSaysWhatWouldDo) {
+TEST(RequireSameBits, ReportsTheDifferenceAndASolution) {
   EXPECT_EQ(complaint_about("threads", "2"),
             "replay: each rank of the run had 1 thread, here it has 2, which changes the last bits; take --threads 1");
   EXPECT_EQ(complaint_about("data", "2 files"),
@@ -131,7 +131,7 @@ TEST(RequireApart, RefusesToWriteIntoTheRunOrItsData) {
                      "is in the folder of --tensors");
 }
 
-TEST(RequireOneCourse, RefusesStepsInWhichTheDataChanged) {
+TEST(RequireOneCourse, RefusesStepsBetweenWhichTheDataChanged) {
   const checkpoint::TrainerState before{.step = 2,
                                         .epoch = 0,
                                         .index = 16,
@@ -161,7 +161,7 @@ TEST(RequireOneCourse, RefusesStepsInWhichTheDataChanged) {
   test::expect_parts(said([](auto& now) { now.run["data"] = "b"; }, before), {"the run's data changed from a to b"});
 }
 
-TEST(RequireRandomStart, IsForRunsThatBeganWithRandomWeights) {
+TEST(RequireRandomStart, AcceptsOnlyRunsThatStartedFromRandomWeights) {
   const ReplayRequest request{.folder = "runs", .step = 3};
   EXPECT_NO_THROW(require_random_start(request, {{"model", "random weights"}}, 0));
   EXPECT_INPUT_ERROR(require_random_start(request, {{"model", "random weights"}}, 1),

@@ -29,20 +29,20 @@ RunRecord record_now(const TrainOptions& now) {
   return record;
 }
 
-/// The lines after the first of a run that goes on with these options.
+/// The lines after the first one of a run that resumes with these options.
 std::vector<std::string> lines(const TrainOptions& now, std::int64_t windows = 20) {
   std::vector<std::string> said = compare_with("c", saved(), record_now(now), now, windows).lines;
   said.erase(said.begin());
   return said;
 }
 
-TEST(Resumed, TheSameFlagsSayFromWhereAlone) {
+TEST(Resumed, WithTheSameFlagsOnlyReportsThePosition) {
   const Resumed same = compare_with("c", saved(), record_now(options), options, 20);
   EXPECT_EQ(same.lines, (std::vector<std::string>{"resumed from c: step 5, epoch 1, window 7 of 20"}));
   EXPECT_EQ(same.position, (data::Position{.epoch = 1, .index = 7}));
 }
 
-TEST(Resumed, OtherConstantsAreSaidAndPathsAreNot) {
+TEST(Resumed, ReportsChangedValuesButNotChangedPaths) {
   TrainOptions now = options;
   now.lr = 0.5;
   now.steps = 12;
@@ -62,7 +62,7 @@ TEST(Resumed, OtherRanksMayShareSequences) {
   EXPECT_EQ(compare_with("c", older, record_now(options), options, 20).lines.size(), 1u);
 }
 
-TEST(Resumed, WhatIsNoFlagIsNamedInWords) {
+TEST(Resumed, ChangesThatAreNotFlagsAreDescribedInWords) {
   checkpoint::TrainerState then = saved();
   RunRecord now = record_of(options);
   then.run["ranks"] = "2";
@@ -75,7 +75,7 @@ TEST(Resumed, WhatIsNoFlagIsNamedInWords) {
                                       "resumed: the number of ranks was 2, is 4"}));
 }
 
-TEST(RecordOf, HasTheFlagsOnWhichResultsDependAndNoOthers) {
+TEST(RecordOf, ContainsExactlyTheFlagsThatAffectResults) {
   std::string names;
   for (const auto& [name, value] : record_of(options)) names += name + " ";
   EXPECT_EQ(names,
@@ -85,8 +85,8 @@ TEST(RecordOf, HasTheFlagsOnWhichResultsDependAndNoOthers) {
             "seq-len sequence steps validation-fraction warmup ");
 }
 
-// A new flag must say how results depend on it, or be named here.
-TEST(RecordOf, LeavesOutTheseFlagsAlone) {
+// A new flag must declare how results depend on it, or be listed here.
+TEST(RecordOf, OmitsExactlyTheseFlags) {
   TrainOptions bound;
   FlagSet flags;
   bind(flags, bound);
@@ -107,7 +107,7 @@ TEST(RecordOf, LeavesOutTheseFlagsAlone) {
                                           "verify-every"}));
 }
 
-TEST(Resumed, ChangedGroupsOfParametersAreNamed) {
+TEST(Resumed, ReportsChangedParameterGroups) {
   TrainOptions before = options, now = options;
   before.units.groups = {{.parameters = "*.bias", .weight_decay = 0},
                          {.role = Role::table, .lr = 0.5, .clip = 1},
@@ -127,12 +127,12 @@ TEST(Resumed, ChangedGroupsOfParametersAreNamed) {
                                       "resumed: --group 'a' was frozen, is not given",
                                       "resumed: --group 'b' was not given, is lr=2"}));
   then.run = record_now(options);
-  then.run.erase("group");  // of an earlier version
+  then.run.erase("group");  // a record of an earlier version
   EXPECT_EQ(lines_after(options), std::vector<std::string>());
   EXPECT_EQ(lines_after(now).size(), 3u);
 }
 
-TEST(Resumed, AnotherScheduleIsSaid) {
+TEST(Resumed, ReportsAChangedLearningRateSchedule) {
   TrainOptions now = options;
   now.lr_schedule = LrShape::wsd;
   now.lr_decay_steps = 4;
@@ -140,7 +140,7 @@ TEST(Resumed, AnotherScheduleIsSaid) {
                                                   "resumed: --lr-schedule was cosine, is wsd"}));
 }
 
-TEST(Resumed, TheRateOfTheNextStepIsNamedWhereTheFlagsChangeItAndWarnedOfWhereItRises) {
+TEST(Resumed, WarnsIfChangedFlagsRaiseTheLearningRate) {
   checkpoint::TrainerState done = saved();
   done.step = 10;
   const auto resumed = [&](const checkpoint::TrainerState& then, const TrainOptions& now) {
@@ -159,7 +159,7 @@ TEST(Resumed, TheRateOfTheNextStepIsNamedWhereTheFlagsChangeItAndWarnedOfWhereIt
   EXPECT_EQ(resumed(saved(), options).lines.size(), 1u);
   EXPECT_EQ(resumed(done, options).warning, "") << "no step follows";
 
-  TrainOptions warming = options;  // a rate that rises as it would have done
+  TrainOptions warming = options;  // the learning rate rises as planned
   warming.warmup = 8;
   checkpoint::TrainerState warm = saved();
   warm.run = record_now(warming);
@@ -169,7 +169,7 @@ TEST(Resumed, TheRateOfTheNextStepIsNamedWhereTheFlagsChangeItAndWarnedOfWhereIt
   EXPECT_EQ(resumed(warm, warming).warning, "");
 }
 
-TEST(Resumed, AnotherOrderOfDataIsRefusedUnlessAnyway) {
+TEST(Resumed, ADifferentDataOrderIsRefusedUnlessForced) {
   TrainOptions now = options;
   now.batch_size = 8;
   EXPECT_INPUT_ERROR(lines(now), "--batch-size was 4, is 8; resume with what it was, or --resume-anyway");
@@ -186,7 +186,7 @@ TEST(Resumed, AnotherOrderOfDataIsRefusedUnlessAnyway) {
   EXPECT_INPUT_ERROR(compare_with("c", saved(), other, options, 20), "the data was 1 files, is 2 files");
 }
 
-TEST(Resumed, ACheckpointWithoutARecordIsTaken) {
+TEST(Resumed, AcceptsACheckpointWithoutARecord) {
   checkpoint::TrainerState old = saved();
   old.run.clear();
   const Resumed resumed = compare_with("c", old, record_now(options), options, 20);
@@ -194,7 +194,7 @@ TEST(Resumed, ACheckpointWithoutARecordIsTaken) {
   EXPECT_EQ(resumed.lines[1], "resumed: it does not say with which flags it was trained");
 }
 
-/// The record of a run in pieces.
+/// Makes the record of a run in pieces.
 RunRecord in_pieces(const TrainOptions& of, const RunRecord& other = {}) {
   RunRecord record = record_now(of);
   record.merge(RunRecord{{"pieces", "8"},
@@ -219,14 +219,14 @@ Resumed resumed_in_pieces(const RunRecord& then, const TrainOptions& now, const 
   return compare_with("c", state, record, now, 20);
 }
 
-/// The lines after the first of a run in pieces that goes on with these differences.
+/// The lines after the first one of a run in pieces that resumes with these differences.
 std::vector<std::string> lines_in_pieces(const RunRecord& other, const TrainOptions& now = options) {
   std::vector<std::string> said = resumed_in_pieces(in_pieces(options), now, in_pieces(now, other)).lines;
   said.erase(said.begin());
   return said;
 }
 
-TEST(ResumedInPieces, GoesOnToTheBitWhateverRanksStrategyAndBackendAre) {
+TEST(ResumedInPieces, IsBitIdenticalForAnyRanksStrategyAndBackend) {
   using Lines = std::vector<std::string>;
   EXPECT_EQ(lines_in_pieces({}), Lines{"resumed: goes on to the bit"});
   TrainOptions now = options;
@@ -238,7 +238,7 @@ TEST(ResumedInPieces, GoesOnToTheBitWhateverRanksStrategyAndBackendAre) {
             (Lines{"resumed: the number of ranks was 2, is 3", "resumed: goes on to the bit"}));
 }
 
-TEST(ResumedInPieces, SaysWhatMakesItAnotherRun) {
+TEST(ResumedInPieces, ReportsChangesThatBreakBitIdentity) {
   using Lines = std::vector<std::string>;
   TrainOptions now = options;
   now.lr = 0.5;
@@ -261,7 +261,7 @@ TEST(ResumedInPieces, SaysWhatMakesItAnotherRun) {
   EXPECT_EQ(lines_in_pieces({}, now).back(), "resumed: goes on, not to the bit: the order of the data begins anew");
 }
 
-TEST(ResumedInPieces, MoreStepsMakeNoOtherRunWhereTheRateIsConstant) {
+TEST(ResumedInPieces, MoreStepsKeepBitIdentityIfTheLearningRateIsConstant) {
   TrainOptions before = options, now = options;
   before.lr_schedule = now.lr_schedule = LrShape::constant;
   now.steps = 12;
@@ -270,7 +270,7 @@ TEST(ResumedInPieces, MoreStepsMakeNoOtherRunWhereTheRateIsConstant) {
             "resumed: goes on, not to the bit: --lr-schedule was cosine, is constant; --steps was 10, is 12");
 }
 
-TEST(ResumedInPieces, WhatChangesTheLastBitsIsRefused) {
+TEST(ResumedInPieces, RefusesChangesThatAffectTheLastBits) {
   const std::string without = ", or leave the pieces out (:pieces=8 of --sharding) to go on without the same bits";
   EXPECT_INPUT_ERROR(
       lines_in_pieces({{"threads", "2"}}),
@@ -305,7 +305,7 @@ TEST(ResumedInPieces, WhatChangesTheLastBitsIsRefused) {
   EXPECT_INPUT_ERROR(lines_in_pieces({}, now), "--batch-size was 4, is 8; resume with what it was, or --resume-anyway");
 }
 
-TEST(ResumedInPieces, OtherPiecesOrNoneGoOnAndNotToTheBit) {
+TEST(ResumedInPieces, OtherPiecesOrNoneResumeWithoutBitIdentity) {
   using Lines = std::vector<std::string>;
   const auto lines_of = [](const RunRecord& then, const RunRecord& now) {
     std::vector<std::string> said = resumed_in_pieces(then, options, now).lines;
@@ -321,7 +321,7 @@ TEST(ResumedInPieces, OtherPiecesOrNoneGoOnAndNotToTheBit) {
             Lines{"resumed: not to the bit: the number of pieces was none, is 8"});
 }
 
-TEST(Resumed, AStepBeyondTheRunIsRefused) {
+TEST(Resumed, ACheckpointBeyondTheLastStepIsRefused) {
   TrainOptions now = options;
   now.steps = 4;
   EXPECT_INPUT_ERROR(lines(now), "is at step 5 already");

@@ -27,7 +27,7 @@ void expect_near(const std::vector<double>& found, const std::vector<double>& wa
     EXPECT_NEAR(probability, expected, 1e-6);
 }
 
-TEST(Sample, TakesTheLikeliestOrThatWhichTheDrawFallsOn) {
+TEST(Sample, TakesTheMostLikelyOrTheDrawnToken) {
   const std::array<float, 3> logits = {0.0f, std::log(2.0f), 0.0f};  // 1/4, 1/2, 1/4
   EXPECT_EQ(sample(logits, {}, {.temperature = 0}, 0.99), 1);
   EXPECT_EQ(sample(logits, {}, {.temperature = 1}, 0.2), 0);
@@ -44,11 +44,11 @@ TEST(Sample, LogitsThatAreNotFiniteAreAnError) {
     }
 }
 
-TEST(Sample, OfTokensThatAreTheLikeliestAlikeGreedyTakesTheFirst) {
+TEST(Sample, GreedyBreaksTiesByTheLowestId) {
   EXPECT_EQ(sample(std::array<float, 4>{1, 3, 3, 2}, {}, {.temperature = 0}, 0.9), 1);
 }
 
-TEST(Sample, NoDrawFallsOnATokenThatWasRemoved) {
+TEST(Sample, NeverDrawsARemovedToken) {
   const Sampling two{.temperature = 1, .top_k = 2};
   for (const double uniform : {0.0, 0.3, 0.34, 0.9, std::nextafter(1.0, 0.0)}) {
     const std::int32_t token = sample(halves, {}, two, uniform);
@@ -64,14 +64,14 @@ TEST(Sample, NoDrawFallsOnATokenThatWasRemoved) {
   EXPECT_EQ(sample(halves, {}, two, 0.34), 2);  // 2/3
 }
 
-TEST(Probabilities, AreASoftmaxOfLogitsDividedByTheTemperature) {
+TEST(Probabilities, AreTheSoftmaxOfLogitsOverTemperature) {
   expect_near(probabilities(halves, {}, {.temperature = 1}), {1. / 4, 1. / 16, 1. / 2, 1. / 16, 1. / 8});
   // Half the temperature squares: 16, 1, 64, 1, 4 of 86.
   expect_near(probabilities(halves, {}, {.temperature = 0.5}), {16. / 86, 1. / 86, 64. / 86, 1. / 86, 4. / 86});
   expect_near(probabilities(halves, {}, {.temperature = 1e-320}), {0, 0, 1, 0, 0});
 }
 
-TEST(Probabilities, OfIdsThatAreNeverDrawnAreZero) {
+TEST(Probabilities, OfExcludedIdsAreZero) {
   const Tokens two = {2};
   expect_near(probabilities(halves, {}, {.temperature = 1}, two), {1. / 2, 1. / 8, 0, 1. / 8, 1. / 4});
   expect_near(probabilities(halves, two, {.temperature = 1, .top_k = 2, .repetition_penalty = 2}, two),
@@ -80,30 +80,30 @@ TEST(Probabilities, OfIdsThatAreNeverDrawnAreZero) {
   EXPECT_INPUT_ERROR(sample(halves, {}, {.temperature = 1}, 0.5, Tokens{0, 1, 2, 3, 4}), "none can be drawn");
 }
 
-TEST(Probabilities, TopKKeepsTheLikeliestAndThoseAsLikelyAsTheLast) {
+TEST(Probabilities, TopKKeepsTheMostLikelyIncludingTiesWithTheLast) {
   expect_near(probabilities(halves, {}, {.temperature = 1, .top_k = 1}), {0, 0, 1, 0, 0});
   expect_near(probabilities(halves, {}, {.temperature = 1, .top_k = 3}), {2. / 7, 0, 4. / 7, 0, 1. / 7});
   const auto all = probabilities(halves, {}, {.temperature = 1});
-  expect_near(probabilities(halves, {}, {.temperature = 1, .top_k = 4}), all);  // 1 and 3 are alike
+  expect_near(probabilities(halves, {}, {.temperature = 1, .top_k = 4}), all);  // 1 and 3 are equally likely
   expect_near(probabilities(halves, {}, {.temperature = 1, .top_k = 99}), all);
 }
 
-TEST(Probabilities, TopPKeepsTheFewestLikeliestThatReachIt) {
+TEST(Probabilities, TopPKeepsTheSmallestSetThatReachesTheMass) {
   expect_near(probabilities(halves, {}, {.temperature = 1, .top_p = 0}), {0, 0, 1, 0, 0});
   expect_near(probabilities(halves, {}, {.temperature = 1, .top_p = 0.49}), {0, 0, 1, 0, 0});
   expect_near(probabilities(halves, {}, {.temperature = 1, .top_p = 0.51}), {1. / 3, 0, 2. / 3, 0, 0});
   expect_near(probabilities(halves, {}, {.temperature = 1, .top_p = 0.76}), {2. / 7, 0, 4. / 7, 0, 1. / 7});
-  // Of tokens 1 and 3, which are alike, the first goes first.
+  // Tokens 1 and 3 are equally likely; the lower id comes first.
   expect_near(probabilities(halves, {}, {.temperature = 1, .top_p = 0.9}), {4. / 15, 0, 8. / 15, 1. / 15, 2. / 15});
 }
 
-TEST(Probabilities, MinPKeepsAPartOfTheLikeliest) {
+TEST(Probabilities, MinPKeepsTokensAboveAShareOfTheMostLikely) {
   expect_near(probabilities(halves, {}, {.temperature = 1, .min_p = 0.3}), {1. / 3, 0, 2. / 3, 0, 0});
   expect_near(probabilities(halves, {}, {.temperature = 1, .min_p = 0.2}), {2. / 7, 0, 4. / 7, 0, 1. / 7});
   expect_near(probabilities(halves, {}, {.temperature = 1, .min_p = 1}), {0, 0, 1, 0, 0});
 }
 
-TEST(Probabilities, ThePenaltyDividesWhatIsAbove0AndMultipliesWhatIsBelowOnceForATokenSeenTwice) {
+TEST(Probabilities, RepetitionPenaltyAppliesOncePerTokenByLogitSign) {
   const std::vector<float> logits = {2, -1, 0, 1};
   const auto weights = [](std::vector<double> scores) {
     double sum = 0;
@@ -118,22 +118,24 @@ TEST(Probabilities, ThePenaltyDividesWhatIsAbove0AndMultipliesWhatIsBelowOnceFor
   EXPECT_EQ(sample(logits, Tokens{0}, {.temperature = 0, .repetition_penalty = 4}, 0), 3);
 }
 
-TEST(Probabilities, ThePenaltyIsBeforeTheTemperatureAndTopKBeforeTopPAndMinP) {
-  // 2 / 4 and 1, divided by 1/2, are 1 and 2; the other way they would be 4 / 4 and 2.
+TEST(Probabilities, PenaltyPrecedesTemperatureAndTopKPrecedesTopPAndMinP) {
+  // 2 / 4 and 1, divided by 1/2, give 1 and 2; the opposite order would give 4 / 4 and 2.
   const std::vector<float> logits = {2, 1};
   const double ratio = std::exp(-1.0);
   expect_near(probabilities(logits, Tokens{0}, {.temperature = 0.5, .repetition_penalty = 4}),
               {ratio / (1 + ratio), 1 / (1 + ratio)});
-  // Temperature first: at 2 the halves' roots are 2, 1, 2.83, 1, 1.41 of 8.24, and 0.5 takes two of them.
+  // Temperature first: at 2 the probabilities become their roots 2, 1, 2.83, 1, 1.41 of 8.24, and top-p 0.5 takes two
+  // of them.
   const double root = std::sqrt(2.0);
   expect_near(probabilities(halves, {}, {.temperature = 2, .top_p = 0.5}),
               {2 / (2 + 2 * root), 0, 2 * root / (2 + 2 * root), 0, 0});
-  // Of the two that top-k leaves, the likeliest has 2/3; of all it would have 1/2, and 0.6 would take two.
+  // Of the two tokens that top-k leaves, the most likely has 2/3; of all tokens it would have 1/2, and top-p 0.6 would
+  // take two.
   expect_near(probabilities(halves, {}, {.temperature = 1, .top_k = 2, .top_p = 0.6}), {0, 0, 1, 0, 0});
 }
 
 // The logits processors of transformers 5.23.0 in float64 (PyTorch 2.15.0), one after another.
-TEST(Probabilities, AreThoseOfTransformers) {
+TEST(Probabilities, MatchTransformers) {
   const std::vector<float> logits = {1.5, -0.75, 2.25, 0.5, -2, 3, 0.125, 1, -0.25, 2.75};
   const Tokens seen = {5, 1, 5, 9};
   const auto of = [&](double penalty, double temperature, std::int64_t k, double p, double min_p) {
@@ -169,7 +171,7 @@ TEST(SampleText, ReadsAndWritesBytesWithoutATokenizer) {
   }
 }
 
-TEST(SampleText, RefusesAPromptThatIsTooLongOrThatTheVocabularyLacks) {
+TEST(SampleText, RefusesPromptsThatAreTooLongOrOutsideTheVocabulary) {
   EXPECT_INPUT_ERROR(SampleText(options_of("0123456789", 3), "", 256),
                      "--sample-prompt has 10 tokens, and --seq-len 12 leaves 9 beside --sample-tokens 3");
   EXPECT_NO_THROW(SampleText(options_of("012345678", 3), "", 256));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The trainer on a model without tokens, with a source of its own: it learns, saves, and goes on to the bit.
+// The trainer with a model without tokens and a user-defined source: it learns, saves, and resumes bit-identically.
 #include <filesystem>
 #include <sstream>
 #include <string>
@@ -22,7 +22,7 @@ namespace {
 using Comm = comm::Threads<>;
 static_assert(!data::Source<int> && data::Source<data::TextSource>);
 
-/// The lines of the run's metrics.
+/// The lines of a run's metrics file.
 std::vector<nlohmann::json> train_series(TrainOptions options, const std::filesystem::path& metrics) {
   options.metrics = metrics.string();
   Comm::run(2, {}, [&](Comm& communicator) {
@@ -35,7 +35,7 @@ std::vector<nlohmann::json> train_series(TrainOptions options, const std::filesy
   return lines;
 }
 
-TEST(Trainer, TrainsSavesAndResumesAModelThatItKnowsNothingOf) {
+TEST(Trainer, TrainsSavesAndResumesAUserDefinedModel) {
   const test::TemporaryFolder folder;
   TrainOptions options{.steps = 40, .seq_len = 12, .batch_size = 8, .lr = 2e-2};
   options.checkpoint_dir = (folder.path() / "checkpoints").string();
@@ -72,7 +72,7 @@ TEST(Trainer, TrainsSavesAndResumesAModelThatItKnowsNothingOf) {
   EXPECT_EQ(resumed.back().at("validation_loss"), whole.back().at("validation_loss"));
 }
 
-/// The lines of the metrics of a run in four pieces, and what it said.
+/// The metrics and the output of a run in four pieces.
 struct InPieces {
   std::vector<nlohmann::json> lines = {};
   std::string said = {};
@@ -90,7 +90,7 @@ InPieces train_in_pieces(int ranks, TrainOptions options, const std::filesystem:
   return run;
 }
 
-/// Two runs' losses and norms of steps [from, to], and the held-out loss, are the same to the bit.
+/// Expects that the losses and norms of steps [from, to] and the validation loss of two runs are bit-identical.
 void expect_same(const InPieces& found, const InPieces& expected, std::size_t from, std::size_t to) {
   ASSERT_EQ(found.lines.at(1).at("step"), from);
   for (std::size_t step = from; step <= to; ++step)
@@ -99,7 +99,7 @@ void expect_same(const InPieces& found, const InPieces& expected, std::size_t fr
   EXPECT_EQ(found.lines.back().at("validation_loss"), expected.lines.back().at("validation_loss"));
 }
 
-TEST(Trainer, InPiecesHasTheSameBitsOnAnyNumberOfRanksAndGoesOnToTheBit) {
+TEST(Trainer, InPiecesIsBitIdenticalOnAnyNumberOfRanksAndAfterResume) {
   const test::TemporaryFolder folder;
   TrainOptions options{.steps = 8, .seq_len = 12, .batch_size = 8, .lr = 2e-2};
   options.launch.threads = 1;
@@ -121,7 +121,7 @@ TEST(Trainer, InPiecesHasTheSameBitsOnAnyNumberOfRanksAndGoesOnToTheBit) {
     EXPECT_EQ(begun.lines.at(1).contains("traffic"), ranks > 1);
 
     TrainOptions other = options;
-    other.launch.threads = 0;  // those of the checkpoint
+    other.launch.threads = 0;  // uses the threads of the checkpoint
     const InPieces resumed = train_in_pieces(ranks, other, metrics("resumed"));
     expect_same(resumed, whole, 5, 8);
     EXPECT_EQ(resumed.lines.front().at("threads"), 1);
@@ -130,7 +130,7 @@ TEST(Trainer, InPiecesHasTheSameBitsOnAnyNumberOfRanksAndGoesOnToTheBit) {
   }
 }
 
-TEST(Trainer, InPiecesRefusesOtherThreadsThanThoseOfTheCheckpoint) {
+TEST(Trainer, InPiecesRefusesAnotherNumberOfThreadsThanTheCheckpoint) {
   const test::TemporaryFolder folder;
   TrainOptions options{.steps = 2, .seq_len = 12, .batch_size = 8};
   options.launch.threads = 1;
@@ -150,7 +150,7 @@ TEST(Trainer, InPiecesRefusesOtherThreadsThanThoseOfTheCheckpoint) {
   (void)::testing::internal::GetCapturedStdout();
 }
 
-TEST(Trainer, RefusesSamplesOfAModelThatWritesNoText) {
+TEST(Trainer, RefusesTextSamplesForAModelWithoutTokens) {
   const TrainOptions options{.steps = 2, .seq_len = 12, .batch_size = 8, .sample_prompt = "x", .sample_tokens = 2};
   Comm::run(1, {}, [&](Comm& communicator) {
     const test::Forgetful source{{.length = 12, .windows = 44, .held_out = 4}};
@@ -158,12 +158,12 @@ TEST(Trainer, RefusesSamplesOfAModelThatWritesNoText) {
   });
 }
 
-// The trainer with digests and verification, on a model without tokens: a run that is verified is the same run, and one
-// whose rank computes something else ends before anything is saved.
+// The trainer with digests and verification, with a model without tokens: verification does not change a run, and a run
+// with a rank that computes incorrectly ends before anything is saved.
 
 using test::Forgetful;
 
-/// Trains on so many ranks. Returns what each rank's exception says; empty where it threw none.
+/// Trains on `ranks` ranks. Returns the exception message of each rank; empty without an exception.
 std::vector<std::string> train_verified(int ranks, const TrainOptions& options, const Forgetful& source) {
   std::vector<std::string> said(static_cast<std::size_t>(ranks));
   ::testing::internal::CaptureStdout();
@@ -186,7 +186,7 @@ TrainOptions four_steps(const test::TemporaryFolder& folder, const std::string& 
   return options;
 }
 
-TEST(Trainer, WritesTheSameDigestsOnAnyNumberOfRanksVerifiedOrNot) {
+TEST(Trainer, DigestsDoNotDependOnRanksOrVerification) {
   const test::TemporaryFolder folder;
   const Forgetful source{{.length = 12, .windows = 44, .held_out = 4}};
   const TrainOptions usual = four_steps(folder, "usual");
@@ -202,7 +202,7 @@ TEST(Trainer, WritesTheSameDigestsOnAnyNumberOfRanksVerifiedOrNot) {
   }
 }
 
-TEST(Trainer, EndsOnAllRanksBeforeItSavesWhereAVerificationFindsADifference) {
+TEST(Trainer, AFailedVerificationStopsAllRanksBeforeTheNextSave) {
   const test::TemporaryFolder folder;
   TrainOptions options = four_steps(folder, "corrupt");
   options.checkpoint_dir = folder.path() / "checkpoints";

@@ -22,14 +22,14 @@ namespace {
 
 const TrainOptions planned = {.data = {"text"}, .seq_len = 32, .batch_size = 24};
 
-/// Validates options with flags of their own.
+/// Binds options to flags and validates them.
 void validate_bound(TrainOptions options, std::int64_t ranks, int pieces = 0) {
   FlagSet flags;
   bind(flags, options);
   train::validate(flags, options, ranks, pieces);
 }
 
-TEST(StepSize, OfPiecesHasAsManySequencesOnAnyNumberOfRanks) {
+TEST(StepSize, WithPiecesSequencesDoNotDependOnTheNumberOfRanks) {
   for (const int ranks : {1, 2, 3, 4, 5, 6, 8, 9}) {
     const StepSize size = step_size(planned, ranks, 8);
     EXPECT_EQ(size.sequences, 3) << ranks;
@@ -40,7 +40,7 @@ TEST(StepSize, OfPiecesHasAsManySequencesOnAnyNumberOfRanks) {
   EXPECT_EQ(without.micro_batches, 1);
 }
 
-TEST(StepSize, OfPiecesTakesTheirMicroBatchesAndNoOthers) {
+TEST(StepSize, WithPiecesRefusesAnotherNumberOfMicroBatches) {
   TrainOptions given = planned;
   given.grad_accum = 3;
   EXPECT_EQ(step_size(given, 3, 8).micro_batches, 3);
@@ -54,7 +54,7 @@ TEST(StepSize, OfPiecesTakesTheirMicroBatchesAndNoOthers) {
   EXPECT_INPUT_ERROR(step_size(planned, 2, 48), "the nearest sizes that can: 48");
 }
 
-TEST(StepSize, OfRanksThatShareSequencesHasThoseOfTheirGroup) {
+TEST(StepSize, RanksThatShareSequencesHaveTheSequencesOfTheirGroup) {
   for (const int ranks : {2, 4})
     for (const int sharing : {1, 2, 4}) {
       if (sharing > ranks) continue;
@@ -77,7 +77,7 @@ TEST(StepSize, OfRanksThatShareSequencesHasThoseOfTheirGroup) {
     }
 }
 
-TEST(ValidateTrainOptions, SequencesAreSharedByRanksThatDivideAllAndHaveARowEach) {
+TEST(ValidateTrainOptions, RefusesUnevenGroupsOfRanksThatShareSequences) {
   TrainOptions shared = planned;
   shared.sequence = {.ranks = 4};
   EXPECT_NO_THROW(validate_bound(shared, 4));
@@ -101,7 +101,7 @@ TEST(ValidateTrainOptions, SequencesAreSharedByRanksThatDivideAllAndHaveARowEach
   EXPECT_INPUT_ERROR(validate_bound(other, 4), "--sample-prompt has each rank continue a whole text");
 }
 
-TEST(PlanRequest, RefusesLogitsOfSharedSequences) {
+TEST(PlanRequest, RefusesLogitsForSharedSequences) {
   const StepSize shared{.sequence_length = 8, .ranks_per_sequence = 2};
   EXPECT_EQ(plan_request(shared, 2, 0, Purpose::evaluate).shape.ranks_per_sequence, 2);
   EXPECT_INPUT_ERROR(plan_request(shared, 2, 0, Purpose::generate),
@@ -118,7 +118,7 @@ TEST(PlanRequest, TakesThePiecesOfTheStrategy) {
   EXPECT_EQ(plan_request(planned, 3, Zero2{}, optim::AdamW{}).sequences, 8);
 }
 
-TEST(ValidateTrainOptions, WithPiecesChecksWhatTheyCut) {
+TEST(ValidateTrainOptions, WithPiecesChecksBatchAndReplicatedUnits) {
   EXPECT_NO_THROW(validate_bound(planned, 5, 8));
   EXPECT_INPUT_ERROR(validate_bound(planned, 5), "cannot be shared by 5 ranks");
   EXPECT_INPUT_ERROR(validate_bound(planned, 5, 16),
@@ -135,7 +135,7 @@ TEST(ValidateTrainOptions, WithPiecesChecksWhatTheyCut) {
   EXPECT_INPUT_ERROR(validate_bound(other, 1, 1), "tokens; take more pieces");
 }
 
-TEST(ValidateTrainOptions, VerifiesPiecesAlone) {
+TEST(ValidateTrainOptions, VerificationRequiresPieces) {
   TrainOptions verified = planned;
   verified.verify_every = 10;
   EXPECT_NO_THROW(validate_bound(verified, 3, 8));
@@ -155,10 +155,10 @@ TEST(StepSize, PlansForDigestsAndVerification) {
   both.digests = "file";
   both.verify_every = 3;
   EXPECT_TRUE(step_size(both, 2, 8).digests && step_size(both, 2, 8).verifies);
-  EXPECT_EQ(record_of(both), record_of(planned));  // they change no result
+  EXPECT_EQ(record_of(both), record_of(planned));  // digests and verification do not affect results
 }
 
-TEST(MemoryAdvice, OffersWithPiecesNoOtherMicroBatches) {
+TEST(MemoryAdvice, WithPiecesSuggestsNoOtherMicroBatches) {
   const auto advice = [](int pieces) {
     return memory_advice(planned, nullptr, 2, pieces, std::nullopt, false,
                          [](const TrainOptions& o, const tiling::RunTimeTiling*, int ranks) {
@@ -170,7 +170,7 @@ TEST(MemoryAdvice, OffersWithPiecesNoOtherMicroBatches) {
   test::expect_parts(advice(8), {"on 4 ranks"});
 }
 
-/// 1000 bytes on one rank; 400 of them are inputs of recomputed blocks, and 300 what is recomputed.
+/// A plan of 1000 bytes on one rank: 400 for inputs of recomputed blocks, 300 for recomputed activations.
 std::string advice_for(const TrainOptions& options, std::optional<std::int64_t> memory) {
   return memory_advice(options, nullptr, 1, 8, memory, false,
                        [](const TrainOptions& o, const tiling::RunTimeTiling*, int ranks) {
@@ -179,7 +179,7 @@ std::string advice_for(const TrainOptions& options, std::optional<std::int64_t> 
                        });
 }
 
-TEST(MemoryAdvice, OffersTheLeastShareOfInputsInHostMemoryThatSufficesOrSaysThatNoneDoes) {
+TEST(MemoryAdvice, SuggestsTheSmallestSufficientShareOfOffloadedInputs) {
   const std::string rest = " (--dry-run tells of other strategies)";
   const std::string recompute = "; the whole run takes 1000 B of each rank, and would take 700 B with --recompute";
   EXPECT_EQ(advice_for(planned, std::nullopt), recompute + rest);
@@ -197,7 +197,7 @@ TEST(MemoryAdvice, OffersTheLeastShareOfInputsInHostMemoryThatSufficesOrSaysThat
                 rest);
 }
 
-TEST(MemoryLine, SaysWhetherAStepFits) {
+TEST(MemoryLine, ReportsWhetherAStepFits) {
   EXPECT_EQ(memory_line(1024, {.bytes = 1024, .runtime = 24}, ""),
             "memory: this step fits into 1.00 KiB per rank; it needs 1.00 KiB, 24 B of them besides tensors");
   EXPECT_EQ(
@@ -205,7 +205,7 @@ TEST(MemoryLine, SaysWhetherAStepFits) {
       "memory: this step does not fit into 1.00 KiB per rank; it needs 1.00 KiB, 24 B of them besides tensors; advice");
 }
 
-TEST(GivenMemory, IsWhatAPlanLeavesOfAsMuchForTensors) {
+TEST(GivenMemory, IsTheMemoryForTensorsAfterRuntimeOverhead) {
   TrainOptions given = planned;
   given.memory = "257MiB";
   EXPECT_EQ(given_memory(given, "cpu"), std::int64_t{257 << 20} - plan::known_cluster("epyc").runtime_bytes);
@@ -220,7 +220,7 @@ TEST(GivenMemory, IsWhatAPlanLeavesOfAsMuchForTensors) {
       "--memory 1MiB is the memory of a rank, whose process takes 256.00 MiB besides tensors; give more");
 }
 
-TEST(HostMemory, ThatDoesNotSufficeIsRefusedWithTheShareThatWouldDo) {
+TEST(HostMemory, TooLittleIsRefusedWithASufficientShare) {
   const auto host = [](double share) { return static_cast<std::int64_t>(1000 * share); };
   EXPECT_NO_THROW(require_host_memory(1, 1000, host));
   EXPECT_INPUT_ERROR(
@@ -231,7 +231,7 @@ TEST(HostMemory, ThatDoesNotSufficeIsRefusedWithTheShareThatWouldDo) {
   EXPECT_INPUT_ERROR(require_host_memory(1, 9, host), "for it; no share would do; give fewer ranks a machine");
 }
 
-TEST(InputShare, IsForRecomputedBlocksAndChangesNoResult) {
+TEST(InputShare, RequiresRecomputationAndIsNotRecorded) {
   TrainOptions offloaded = planned;
   offloaded.units.offload_inputs = 0.25;
   EXPECT_INPUT_ERROR(validate_bound(offloaded, 3, 8),
@@ -243,14 +243,14 @@ TEST(InputShare, IsForRecomputedBlocksAndChangesNoResult) {
   EXPECT_EQ(record_of(offloaded), record_of(kept));
 }
 
-TEST(VerificationText, SaysWhatItCosts) {
+TEST(VerificationText, ReportsItsCost) {
   EXPECT_EQ(report::verification_text(1, 8, 8),
             "every step, each rank computes one piece more, of another rank: 100.0 % of the time of all steps");
   EXPECT_EQ(report::verification_text(10, 8, 3),
             "every 10 steps, each rank computes one piece more, of another rank: 3.3 % of the time of all steps");
 }
 
-TEST(RoundsText, SaysWhatRoundsThatAreNotFullCost) {
+TEST(RoundsText, ReportsTheCostOfIncompleteRounds) {
   EXPECT_EQ(report::rounds_text(8, 3),
             "8 pieces on 3 ranks: 3 rounds, of which the last is not full; a step takes as long as one of 9 pieces");
   EXPECT_EQ(report::rounds_text(8, 4), "8 pieces on 4 ranks: 2 rounds");

@@ -12,7 +12,7 @@
 namespace fsdp::train {
 namespace {
 
-TEST(StepMeter, IsTheMeanOfWhatItWasGiven) {
+TEST(StepMeter, AveragesTheGivenStepTimes) {
   StepMeter meter;
   EXPECT_FALSE(meter.mean());
   meter.add({.all = 1});
@@ -25,7 +25,7 @@ TEST(StepMeter, IsTheMeanOfWhatItWasGiven) {
   EXPECT_EQ(*seen.mean()->collectives, 0.375);
 }
 
-/// The straggler that all ranks find, of ranks whose steps take 1 s with so many seconds of computation.
+/// The straggler that all ranks find if each step takes 1 s, with the given seconds of computation per rank.
 std::optional<report::Straggler> straggler_of(const std::vector<double>& computing) {
   std::optional<report::Straggler> found;
   std::atomic<int> finders{0};
@@ -41,7 +41,7 @@ std::optional<report::Straggler> straggler_of(const std::vector<double>& computi
   return found;
 }
 
-TEST(Straggler, IsTheRankThatComputesOverAQuarterLongerThanTheMedianRank) {
+TEST(Straggler, IsARankThatComputes25PercentLongerThanTheMedian) {
   const std::optional<report::Straggler> slow = straggler_of({0.5, 0.5, 0.75, 0.5});
   ASSERT_TRUE(slow);
   EXPECT_EQ(slow->rank, 2);
@@ -51,7 +51,7 @@ TEST(Straggler, IsTheRankThatComputesOverAQuarterLongerThanTheMedianRank) {
   EXPECT_EQ(straggler_of({0.5, 0.75})->rank, 1) << "of two ranks the faster is the median";
 }
 
-TEST(Straggler, IsNotLookedForWhereNoStepWasTimed) {
+TEST(Straggler, IsAbsentIfNoStepWasTimed) {
   comm::Threads<>::run(2, {}, [](comm::Threads<>& rank) {
     EXPECT_FALSE(straggler(rank, std::nullopt));
     EXPECT_FALSE(straggler(rank, report::StepTimes{.all = 1}));

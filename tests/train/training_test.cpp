@@ -24,7 +24,8 @@ using Comm = comm::Threads<>;
 using Training = test::LlamaTraining;
 constexpr std::int64_t length = 12;
 
-/// Micro-batches of `sequences` windows; rank r's begin at other tokens. Targets below `ignored` do not count.
+/// Micro-batches of `sequences` windows that start at different tokens on each rank. Targets below `ignored` are
+/// ignored.
 class Data {
  public:
   Data(int rank, int micro_batches, std::int64_t sequences, std::int64_t ignored = 0) {
@@ -46,7 +47,7 @@ class Data {
   std::vector<TokenBatch> batches_;
 };
 
-TEST(Training, TakesWhatItPlannedToTheByte) {
+TEST(Training, UsesThePlannedMemoryToTheByte) {
   Comm::run(2, {}, [](Comm& communicator) {
     Training training(communicator, {.sequences = 3, .sequence_length = length, .micro_batches = 2, .threads = 1},
                       Purpose::train, tiling::RunTimeTiling::tokens(5));
@@ -90,8 +91,8 @@ TEST(Training, RefusesAStepWithoutALearningRate) {
   });
 }
 
-// A row's logits take less than a step. So many rows take more, and then they decide what is planned.
-TEST(Training, PlansForLogitsWhereTheyAreAskedForToTheByte) {
+// The logits of one row need less memory than a step. Those of many rows need more and determine the plan.
+TEST(Training, PlansMemoryForRequestedLogitsToTheByte) {
   Comm::run(2, {}, [](Comm& communicator) {
     const Data data(communicator.rank(), 1, 3);
     const TokenBatch& batch = data.batches().front();
@@ -117,7 +118,7 @@ TEST(Training, PlansForLogitsWhereTheyAreAskedForToTheByte) {
   });
 }
 
-TEST(Training, MakesTheLogitsThatTheSameWeightsHaveWhereTheyGenerate) {
+TEST(Training, LogitsMatchThoseOfGenerationWithTheSameWeights) {
   Comm::run(2, {}, [](Comm& communicator) {
     const Data data(0, 1, 3);
     const TokenBatch& batch = data.batches().front();
@@ -136,7 +137,7 @@ TEST(Training, MakesTheLogitsThatTheSameWeightsHaveWhereTheyGenerate) {
   });
 }
 
-// The mean over all ranks' and micro-batches' targets: as one rank computes it that holds everything.
+// The mean over the targets of all ranks and micro-batches equals that of one rank with all data.
 TEST(Training, LossIsTheMeanOverAllTargets) {
   const auto losses = [](int ranks) {
     std::vector<double> found;
@@ -184,7 +185,7 @@ TEST(Training, RefusesMicroBatchesThatWereNotPlanned) {
   });
 }
 
-TEST(Training, StopsBeforeWeightsAreTouchedWhereTheLossIsNotFinite) {
+TEST(Training, ANonFiniteLossStopsBeforeTheWeightUpdate) {
   Comm::run(2, {}, [](Comm& communicator) {
     Training training(communicator, {.sequence_length = length});
     training.initialize(1);
@@ -219,8 +220,8 @@ TEST(Evaluation, HasTheSameLossAsTraining) {
   });
 }
 
-// No dry run had 12 tokens; their tiles are those of a run that was planned for them.
-TEST(Evaluation, OfFewerSequencesThanWerePlannedIsTiledToo) {
+// No dry run had 12 tokens; the tiles are the same as in a run that was planned for 12 tokens.
+TEST(Evaluation, FewerSequencesThanPlannedAreTiledToo) {
   Comm::run(2, {}, [](Comm& communicator) {
     const Data data(communicator.rank(), 1, 1);
     const auto loss = [&](std::int64_t sequences) {
@@ -235,7 +236,7 @@ TEST(Evaluation, OfFewerSequencesThanWerePlannedIsTiledToo) {
   });
 }
 
-TEST(Evaluation, LogitsOfSomeRowsAreThoseOfAllAndTakeWhatWasPlanned) {
+TEST(Evaluation, LogitsOfSelectedRowsMatchAllRowsWithinPlannedMemory) {
   Comm::run(2, {}, [](Comm& communicator) {
     const Data data(0, 1, 3);
     const TokenBatch& batch = data.batches().front();
@@ -261,7 +262,7 @@ TEST(Evaluation, LogitsOfSomeRowsAreThoseOfAllAndTakeWhatWasPlanned) {
   });
 }
 
-TEST(Evaluation, ContinuesSequencesOfDifferentLengthsAndTakesWhatWasPlanned) {
+TEST(Evaluation, ContinuesSequencesOfDifferentLengthsWithinPlannedMemory) {
   Comm::run(2, {}, [](Comm& communicator) {
     const Data data(0, 1, 3);
     const TokenBatch& batch = data.batches().front();
@@ -302,13 +303,13 @@ TEST(Evaluation, ContinuesSequencesOfDifferentLengthsAndTakesWhatWasPlanned) {
 
     const TokenBatch one{.tokens = {at.data(), {3}}, .targets = {}, .sequences = 3};
     const Tensor<float> out(found.data(), shape);
-    EXPECT_THROW(whole->next_logits(one, at, out), LogicError);  // nothing was kept
+    EXPECT_THROW(whole->next_logits(one, at, out), LogicError);  // no KV cache was kept
     EXPECT_THROW(same->next_logits(one, std::vector<std::int32_t>{1, 2}, out), LogicError);
     EXPECT_THROW(same->next_logits(one, std::vector<std::int32_t>{1, 2, length}, out), LogicError);
   });
 }
 
-/// Throws before a task of a pass, counted from 0; negative: never.
+/// Throws before task number `at` of a pass, counted from 0; never if `at` is negative.
 struct Thrower {
   int at = -1;
   int seen = 0;
@@ -324,7 +325,8 @@ struct Thrower {
   }
 };
 
-/// Weights of this rank after three steps; where a task is given, a step between them that all ranks leave at it.
+/// The weights of this rank after three steps. If `task` is not negative, an additional step is interrupted at this
+/// task on all ranks.
 std::vector<float> trained_past(Comm& communicator, int task, int& tasks) {
   Thrower thrower;
   Training training(communicator, {.sequence_length = length, .micro_batches = 2, .threads = 1}, Purpose::train, {},
@@ -345,7 +347,7 @@ std::vector<float> trained_past(Comm& communicator, int task, int& tasks) {
   return weights;
 }
 
-TEST(Training, GoesOnAfterAnExceptionThatAllRanksCatchAtAnyTask) {
+TEST(Training, ContinuesAfterAnExceptionOnAllRanksAtAnyTask) {
   for (const int ranks : {1, 2}) {
     Comm::run(ranks, {}, [&](Comm& communicator) {
       int tasks = 0, ignored = 0;
@@ -357,7 +359,7 @@ TEST(Training, GoesOnAfterAnExceptionThatAllRanksCatchAtAnyTask) {
   }
 }
 
-TEST(Training, OfWeightsThatNobodyGaveAValueIsAnError) {
+TEST(Training, UninitializedWeightsAreAnError) {
   Comm::run(2, {}, [](Comm& communicator) {
     Training training(communicator, {.sequence_length = length, .threads = 1});
     const Data data(communicator.rank(), 1, 1);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Models whose blocks share one weight, read it only for some data, or have one without axes or elements.
+// Models whose blocks share one weight, read a weight only for some data, or have a weight without axes or elements.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -38,7 +38,7 @@ INSTANTIATE_TEST_SUITE_P(, UnusualWeights,
                          ::testing::Values(ScaleKind::columns, ScaleKind::shared, ScaleKind::by_data, ScaleKind::scalar,
                                            ScaleKind::empty));
 
-TEST_P(UnusualWeights, TrainAlikeUnderEveryStrategyAndTakeWhatWasPlanned) {
+TEST_P(UnusualWeights, TrainTheSameUnderEveryStrategyWithPlannedMemory) {
   const auto train = [](const ScalingTask& task) {
     const ScalingRun result = train_scaling(task, 3);
     EXPECT_EQ(result.taken, result.planned);
@@ -54,7 +54,7 @@ TEST_P(UnusualWeights, TrainAlikeUnderEveryStrategyAndTakeWhatWasPlanned) {
   near("replicated blocks", train({GetParam(), fsdp2, {.replicated = {"blocks.*"}}}));
 }
 
-TEST_P(UnusualWeights, GoOnFromACheckpointToTheBit) {
+TEST_P(UnusualWeights, ResumeBitIdenticallyFromACheckpoint) {
   const testing::TemporaryFolder folder;
   const ScalingTask task{GetParam(), fsdp2};
   const std::vector<double> whole = train_scaling(task, 4).losses;
@@ -62,8 +62,8 @@ TEST_P(UnusualWeights, GoOnFromACheckpointToTheBit) {
   EXPECT_EQ(train_scaling(task, 4, {}, folder.path()).losses, (std::vector<double>{whole[2], whole[3]}));
 }
 
-/// Replicas of a weight are moved together: one alone would be another model.
-TEST_P(UnusualWeights, HaveTheDerivativesOfTheLossWhereTheyAreShardedAndWhereReplicated) {
+/// Finite differences change all replicas of a weight together; changing only one would give inconsistent replicas.
+TEST_P(UnusualWeights, GradientsMatchFiniteDifferencesShardedAndReplicated) {
   const ScaleKind kind = GetParam();
   for (const RunTimeAny& strategy : {fsdp2, {.strategy = Zero1{}}, {.strategy = Zero3{}}})
     check_scaling_gradients(message(name_of(kind), ", 2 ranks, ", strategy.text()), 2, {kind, strategy});
@@ -72,7 +72,7 @@ TEST_P(UnusualWeights, HaveTheDerivativesOfTheLossWhereTheyAreShardedAndWhereRep
                           {kind, RunTimeAny{.strategy = HybridShard<RunTimeSharded>{.group = 2}}});
 }
 
-TEST(SharedWeights, ThatAreFrozenStayAndTheOthersTrain) {
+TEST(SharedWeights, FrozenSharedWeightsStayUnchangedAndTheOthersTrain) {
   comm::Threads<>::run(2, {.checks = true}, [](comm::Threads<>& communicator) {
     const ScalingTask task{ScaleKind::shared, fsdp2, {.frozen = {"blocks.scale"}}};
     auto [before, after] = step_scaling(communicator, task);

@@ -16,8 +16,8 @@ namespace {
 
 using Comm = comm::Threads<>;
 
-TEST(SumOfBatches, AddsRoundByRoundInTheOrderOfRanks) {
-  // The order matters: in double, 1 is lost beside 1e16 and not beside 1e16 - 1e16.
+TEST(SumOfBatches, AddsBatchLossesRoundByRoundInRankOrder) {
+  // The order matters: in double, adding 1 to 1e16 loses the 1, but adding it to 1e16 - 1e16 does not.
   const std::vector<double> in_order = {1e16, 1, -1e16, 1, 1};
   EXPECT_EQ(detail::sum_of_batches(in_order, 1, 5), 2);
   const std::vector<double> of_two_ranks = {1e16, -1e16, 1, 1, 1, 99};  // the last rank has no fifth batch
@@ -26,7 +26,7 @@ TEST(SumOfBatches, AddsRoundByRoundInTheOrderOfRanks) {
   EXPECT_EQ(detail::sum_of_batches(of_five_ranks, 5, 5), 2);
 }
 
-TEST(SumOfBatches, AddsTheRowsOfEachRankOfAGroupOneAfterTheOther) {
+TEST(SumOfBatches, AddsTheLossesOfRanksOfAGroupInOrder) {
   // Three batches of two groups of two ranks: batch 2 is the second of the first group.
   const std::vector<double> of_four_ranks = {1e16, 1, -1e16, 1, 1, 99, 0, 99};
   EXPECT_EQ(detail::sum_of_batches(of_four_ranks, 2, 3, 2), 3);
@@ -47,7 +47,7 @@ MeanLoss loss_on(int ranks, std::int64_t samples, std::int64_t sequences) {
   return found;
 }
 
-TEST(MeanLoss, IsTheSameToTheBitOnAnyNumberOfRanks) {
+TEST(MeanLoss, IsBitIdenticalOnAnyNumberOfRanks) {
   for (const std::int64_t samples : {13, 1}) {
     const MeanLoss alone = loss_on(1, samples, 2);
     EXPECT_GT(alone.loss, 1);
@@ -59,10 +59,10 @@ TEST(MeanLoss, IsTheSameToTheBitOnAnyNumberOfRanks) {
   }
 }
 
-TEST(EarlyStop, IsDueAfterSoManyLossesThatAreNoLower) {
+TEST(EarlyStop, TriggersAfterPatienceLossesWithoutImprovement) {
   EarlyStop stop(2);
   EXPECT_TRUE(stop.improves(3, 1));
-  EXPECT_FALSE(stop.improves(3, 2));  // as low is no lower
+  EXPECT_FALSE(stop.improves(3, 2));  // an equal loss is not an improvement
   EXPECT_TRUE(stop.improves(2, 3));
   EXPECT_FALSE(stop.improves(4, 4));
   EXPECT_FALSE(stop.due());
@@ -71,7 +71,7 @@ TEST(EarlyStop, IsDueAfterSoManyLossesThatAreNoLower) {
   EXPECT_EQ(stop.best(), (checkpoint::BestLoss{.loss = 2, .step = 3, .worse = 2}));
 }
 
-TEST(EarlyStop, GoesOnFromACheckpointAndCountsItsStepOnce) {
+TEST(EarlyStop, ResumesFromACheckpointWithoutCountingItsStepTwice) {
   EarlyStop stop(1);
   stop.restore(checkpoint::BestLoss{.loss = 2, .step = 3});
   EXPECT_FALSE(stop.improves(2, 3));
@@ -80,7 +80,7 @@ TEST(EarlyStop, GoesOnFromACheckpointAndCountsItsStepOnce) {
   EXPECT_TRUE(stop.due());
 }
 
-TEST(EarlyStop, ComparesNothingWithoutPatience) {
+TEST(EarlyStop, IsOffWithoutPatience) {
   EarlyStop stop(0);
   stop.restore(checkpoint::BestLoss{.loss = 2, .step = 3});
   EXPECT_FALSE(stop.improves(1, 4));

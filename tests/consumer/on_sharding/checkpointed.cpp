@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A Sharded that is saved by 2 ranks and resumed by 3, under another strategy: it has the weights of one that was never
-// stopped. usage: checkpointed FOLDER
+// A Sharded that is saved by 2 ranks and resumed by 3 ranks under another strategy has the weights of an uninterrupted
+// run. usage: checkpointed FOLDER
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -26,7 +26,7 @@ const std::vector<fsdp::Unit> units = {{"first", {{.name = "w", .shape = {5, 3}}
                                        {"second", {{.name = "v", .shape = {7, 5}}}}};
 const std::vector<std::vector<std::string>> names = {{"w", "b"}, {"v"}};
 
-/// A step whose gradients are the weights themselves: every rank makes an equal part of them.
+/// A step whose gradients are the weights themselves; every rank contributes an equal part.
 template <class SharedT>
 void step(SharedT& sharded, int ranks) {
   auto pass = sharded.train();
@@ -36,7 +36,7 @@ void step(SharedT& sharded, int ranks) {
     for (const std::string& name : names[static_cast<std::size_t>(unit)]) {
       const auto weight = use.weight(name);
       const auto gradient = use.gradient(name);
-      gradient.next();  // nothing was written before
+      gradient.next();  // the gradient was not written before
       std::transform(weight.data(), weight.data() + weight.numel(), gradient.tensor.data(),
                      [&](float value) { return value / static_cast<float>(ranks); });
     }
@@ -45,7 +45,8 @@ void step(SharedT& sharded, int ranks) {
   (void)sharded.step(0, {.lr = 0.0625});
 }
 
-/// Steps from a checkpoint, if `from` names one, or from initial values; saves after them if `to` names a folder.
+/// Trains from the checkpoint `from`, or from initial values if it is empty; then saves to the folder `to` unless it is
+/// empty.
 template <class Strategy>
 Weights trained(int ranks, int steps, const std::filesystem::path& from, const std::filesystem::path& to,
                 std::string& value) {

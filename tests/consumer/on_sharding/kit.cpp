@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kit's suites over types of somebody else's that need tessera::sharding alone.
+// The kit's suites with user-defined types; needs only tessera::sharding.
 #include <gtest/gtest.h>
 
 #include <tessera/comm/threads.hpp>

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// A shared library with tessera::sharding inside, of which it shows one function.
+// A shared library that contains tessera::sharding and exports one function.
 #include <algorithm>
 #include <cstddef>
 #include <vector>
 
 #include "steps.hpp"
 
-/// Copies the weights of consumer::weights_after to `weights`, and returns their number; 0 if it failed.
+/// Copies the weights of consumer::weights_after to `weights`. Returns their number, or 0 on failure.
 extern "C" [[gnu::visibility("default")]] std::size_t GUEST(int steps, int ranks, float* weights, std::size_t most) {
   try {
     const std::vector<float> trained = consumer::weights_after(steps, ranks);

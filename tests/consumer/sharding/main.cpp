@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Training on 1, 2 and 4 ranks of this program, and of two libraries that have the library inside, at the same time.
+// Trains on 1, 2 and 4 ranks in this program and, at the same time, in two shared libraries that contain
+// tessera::sharding.
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
@@ -29,9 +30,9 @@ std::vector<float> trained_by(Guest guest, int ranks) {
   return weights;
 }
 
-/// Two steps of a unit, whose loss is the sum of its weights: all of them fall alike, on any number of ranks. A program
-/// with AddressSanitizer finds views that outlived their Use poisoned, and one with -ffast-math the rate that is NaN,
-/// though the library has neither.
+/// Two steps of a unit whose loss is the sum of its weights: all weights decrease equally, on any number of ranks. A
+/// program with AddressSanitizer detects views that outlive their Use, and a program with -ffast-math detects a
+/// learning rate of NaN, although the library is built without either.
 bool unit_falls(int ranks) {
   using Sharded = fsdp::Sharded<fsdp::Stack<fsdp::FullyShard<>, fsdp::comm::Threads<>, fsdp::Fp32>>;
   std::atomic<bool> falls = true;
@@ -51,7 +52,7 @@ bool unit_falls(int ranks) {
       {
         const auto use = pass.backward(0);
         const auto gradient = use.gradient("w");
-        gradient.next();  // nothing was written before
+        gradient.next();  // the gradient was not written before
         std::fill_n(gradient.tensor.data(), gradient.tensor.numel(), 1.0f);
         left_gradient = gradient.tensor.data();
         falls = falls && __asan_address_is_poisoned(left_gradient) == 0;
@@ -62,7 +63,7 @@ bool unit_falls(int ranks) {
       try {
         sharded.step(loss / ranks, {});
         falls = false;
-      } catch (const fsdp::InputError&) {  // no learning rate
+      } catch (const fsdp::InputError&) {  // the learning rate is missing
       }
       const double mean = sharded.step(loss / ranks, {.lr = 0.125}).loss;
       if (communicator.rank() == 0) falls = falls && (step == 0 ? mean == 15 : mean < 14 && mean > 12);

@@ -51,7 +51,7 @@ inline std::vector<float> train(fsdp::comm::Threads<>& ranks, int steps) {
   device::StepDecision decision;
   for (int step = 0; step < steps; ++step) {
     redistribute(ranks, weights, gathered, {"gather", 0}).wait();
-    // Each rank contributes its part of the gradient of half the sum of squares, in powers of two: sums are exact.
+    // Each rank contributes a power-of-two part of the gradient of half the sum of squares, so that sums are exact.
     const float share = 1.0f / static_cast<float>(ranks.size());
     for (std::size_t i = 0; i < whole.size(); ++i) partial[i] = share * whole[i];
     buffer::DistributedBuffer<float, device::Cpu, buffer::Partial> sums(layout, ranks.rank(), partial.data());
@@ -82,7 +82,8 @@ inline std::vector<float> train(fsdp::comm::Threads<>& ranks, int steps) {
   return result;
 }
 
-/// Returns the weights after some steps of AdamW towards 0 on 1, 2 or 4 ranks. They do not depend on the number.
+/// Returns the weights after some steps of AdamW towards 0 on 1, 2 or 4 ranks. They do not depend on the number of
+/// ranks.
 inline std::vector<float> weights_after(int steps, int ranks) {
   std::vector<float> result;
   const int status = fsdp::comm::Threads<>::run(ranks, {}, [&](fsdp::comm::Threads<>& communicator) {
