@@ -199,6 +199,8 @@ TEST(Misuse, MisuseOfAPassReportsTheNextTaskAndChangesNothing) {
         expect_error<LogicError>(
             count == 0 ? "the next computation is forward enc1 of micro-batch 0, not backward middle" : next,
             [&] { (void)pass.backward(count == 0 ? middle : head); });
+        for (const int none : {-1, 99})
+          expect_error<LogicError>("not both unit " + std::to_string(none), [&] { (void)pass.both(none); });
         expect_error<LogicError>("finished before", [&] { pass.finish(); });
         ++count;
       };

@@ -79,7 +79,7 @@ std::string PassCursor::text_of(const sharding::Task& task) const { return shard
 
 /// A task as the caller wrote it: Action::loss is requested by `both`.
 std::string PassCursor::text(const sharding::Task& task) const {
-  return task.action == sharding::Action::loss ? "both " + name_of(task.index) : text_of(task);
+  return task.action == sharding::Action::loss ? "both " + sharding::subject_of(task, module_.names()) : text_of(task);
 }
 
 void PassCursor::require_under_way() const { require(!over_, "pass: it is over; begin another one"); }
