@@ -21,6 +21,7 @@
 #include <tessera/fsdp/core/dtype.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/has_member.hpp>
+#include <tessera/fsdp/core/lists.hpp>
 #include <tessera/fsdp/core/tensor.hpp>
 
 namespace fsdp::comm {
@@ -315,5 +316,5 @@ int run_rank(F& f, C& communicator) {
 }  // namespace fsdp::comm
 
 // Compiled into the library.
-extern template class std::vector<fsdp::comm::Segment<float>>;
-extern template class std::vector<fsdp::comm::Segment<fsdp::bf16>>;
+FSDP_LIST(fsdp::comm::Segment<float>)
+FSDP_LIST(fsdp::comm::Segment<fsdp::bf16>)

@@ -8,6 +8,8 @@
 #include <iosfwd>
 #include <vector>
 
+#include <tessera/fsdp/core/lists.hpp>
+
 namespace fsdp::tiling {
 
 /// Tokens [begin, end) of a sequence. A kept tile's activations stay in memory from forward to backward; other tiles
@@ -54,4 +56,4 @@ std::ostream& operator<<(std::ostream& out, const TilePlan& plan);
 }  // namespace fsdp::tiling
 
 // Compiled into the library.
-extern template class std::vector<fsdp::tiling::Tile>;
+FSDP_LIST(fsdp::tiling::Tile)

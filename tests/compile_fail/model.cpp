@@ -12,10 +12,8 @@
 // expect 9: fsdp: a model's config visits a value that is no std::int64_t, double, bool or std::string
 // expect 10: fsdp: a source of batches lacks one of training(), validation(), sequence_length(), storage(
 // expect 11: fsdp: several ranks share each sequence of this stack (Ulysses), and the model's Batch lacks Batch
-// part(int
-// expect 12: fsdp: several ranks share each sequence of this stack (Ulysses), and what they exchange is compiled only
-// by those who include it; include <tessera/fsdp/sequence/ulysses.hpp> expect 13: fsdp: a policy of sequences shards
-// them, and has no template Sharing<Model>
+// expect 12: fsdp: several ranks share each sequence of this stack (Ulysses), and what they exchange is compiled
+// expect 13: fsdp: a policy of sequences shards them, and has no template Sharing<Model>
 #include <tessera/comm/threads.hpp>
 #include <tessera/fsdp/execution/whole_sequences.hpp>
 #include <tessera/fsdp/models/llama.hpp>

@@ -6,8 +6,8 @@
 // expect 5: fsdp: an operation lacks its name
 // expect 6: fsdp: a device lacks an operation
 // expect 7: fsdp: a device lacks an operation
-// expect 8: fsdp: an operation has a check that is no void check() const, so that wrong arguments would reach its
-// kernel expect 8: fsdp: an operation's scratch(stream, op) returns no std::int64_t, the bytes that its kernel needs
+// expect 8: fsdp: an operation has a check that is no void check() const, so that wrong arguments would reach
+// expect 8: fsdp: an operation's scratch(stream, op) returns no std::int64_t, the bytes that its kernel needs
 #include <string_view>
 #include <tuple>
 

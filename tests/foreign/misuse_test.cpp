@@ -167,6 +167,12 @@ TEST(Misuse, ATooSmallBudgetOnOneRankIsRefusedOnEveryRank) {
   for (const std::string& text : texts) test::expect_parts(text, {"rank 1 would hold "});
 }
 
+TEST(Misuse, APlanForNoRanksIsRefusedAlsoInPieces) {
+  using InPieces = Sharded<Stack<Reproducible<FullyShard<>>, Comm, Fp32>>;
+  const Network network = unet_network();
+  expect_error<InputError>("rank 0 of 0", [&] { (void)InPieces::plan(0, 0, network.units, {{}, 4}); });
+}
+
 TEST(Misuse, MisuseOfAPassReportsTheNextTaskAndChangesNothing) {
   const Network network = unet_network();
   const Outcome expected = train_sharded(network, {.ranks = ranks, .micro_batches = {1, 1}});

@@ -112,8 +112,8 @@ def main():
                             for name in users})
     for sentence in wrong:
         print(sentence)
-    print(f"{objects} objects of tests, {len(wrong)} wrong")
-    return 1 if wrong or not objects else 0
+    print(f"{objects} objects of tests, {len(users)} of examples, {len(wrong)} wrong")
+    return 1 if wrong or not objects or (users and len(users) < len(USERS)) else 0
 
 
 if __name__ == "__main__":

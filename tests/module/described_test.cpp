@@ -65,6 +65,10 @@ struct OwnModel : Llama<StackT> {
 };
 static_assert(std::is_same_v<plan::MetaTwin<LlamaOf<OwnStrategy>>, plan::MetaTwin<LlamaOf<RunTimeAny, Ulysses>>>);
 static_assert(plan::detail::is_in_library<plan::MetaTwin<LlamaOf<Offload<RunTimeHybridFull>>>>);
+/// Shares sequences in its own way, which the library's instances do not.
+struct OwnSequences : Ulysses {};
+static_assert(!plan::detail::is_in_library<plan::MetaTwin<LlamaOf<Zero2, OwnSequences>>>);
+static_assert(!plan::detail::is_in_library<plan::MetaTwin<LlamaOf<Zero2>, optim::AdamW>>);
 static_assert(std::is_same_v<plan::MetaTwin<OwnModel<LlamaOf<Zero2>::Stack>>,
                              OwnModel<MetaStack<LlamaOf<FullyShard<>>::Stack, false, WholeSequences>>>);
 
@@ -142,7 +146,15 @@ TEST(Described, IsRefusedInTheWordsForTheStrategysType) {
   expect_same_error(GroupsOf{{}, 2}, "sharding: the mesh has groups of 2 ranks");
   expect_same_error(Claims{},
                     "sharding: a strategy's facts state what crosses groups of ranks or stays in them, and it");
-  expect_same_error(OwnStrategy{{}, {{}, true}}, "layout own layout: its layout of group 0 over 4 ranks");
+  const OwnStrategy wrong{{}, {{}, true}};
+  constexpr std::string_view of_layout = "layout own layout: its layout of group 0 over 4 ranks";
+  expect_same_error(wrong, of_layout);
+  using OnMeta = Meta<OwnStrategy>;
+  const auto once = described<Typed<OwnStrategy>, OnMeta>(wrong);
+  comm::Simulated<> world({.ranks = 4, .rank = 0});
+  const std::string twice = test::input_error_of(
+      [&] { const ShardedModule<OnMeta> module(world, three_units, described<OnMeta, OnMeta>(once), {}); });
+  EXPECT_TRUE(twice.starts_with(of_layout)) << twice;
 }
 
 /// The Meta instance of a stack with whole sequences may be one that could share them.
@@ -155,8 +167,14 @@ TEST(Described, SharesSequencesOnlyIfItsStackDoes) {
   shares.share_sequences(2);
   EXPECT_NE(shares.sequence_axis(), nullptr);
   StackMesh<OnMeta> whole(world, described<Typed<FullyShard<>>, OnMeta>(strategy));
-  EXPECT_INPUT_ERROR(whole.share_sequences(2),
-                     "sequence: 2 ranks are to share each sequence, and this stack has whole ones; take fsdp::Ulysses");
+  const std::string_view refused =
+      "sequence: 2 ranks are to share each sequence, and this stack has whole ones; take fsdp::Ulysses";
+  EXPECT_INPUT_ERROR(whole.share_sequences(2), refused);
+  const auto module_of = [&](const auto& sharding) {
+    const ShardedModule<OnMeta> module(world, three_units, sharding, {.passes = {.ranks_per_sequence = 2}});
+  };
+  module_of(described<Shares, OnMeta>(strategy));
+  EXPECT_INPUT_ERROR(module_of(described<Typed<FullyShard<>>, OnMeta>(strategy)), refused);
 }
 
 }  // namespace

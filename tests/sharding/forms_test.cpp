@@ -18,6 +18,9 @@
 namespace fsdp::sharding {
 namespace {
 
+// A value that is no action has a row of its own.
+static_assert(name_of(static_cast<Action>(77)) == "?" && !computes(static_cast<Action>(77)));
+
 const Names names_of_two_blocks{.units = {"embedding", "block 0", "block 1", "head"},
                                 .groups = {"embedding", "block 0", "block 1", "head"}};
 

@@ -15,6 +15,7 @@
 #include <string_view>
 #include <vector>
 
+#include <tessera/fsdp/core/lists.hpp>
 #include <tessera/fsdp/core/tensor.hpp>
 
 namespace fsdp::buffer {
@@ -171,8 +172,8 @@ static_assert(LayoutPolicy<PerParameter> && LayoutPolicy<Flat>);
 }  // namespace fsdp::buffer
 
 // Compiled into the library.
-extern template class std::vector<fsdp::buffer::Run>;
-extern template class std::vector<fsdp::buffer::Layout>;
-extern template class std::vector<fsdp::buffer::TensorRange>;
-extern template class std::vector<fsdp::buffer::TensorSpec>;
-extern template class std::vector<fsdp::buffer::TensorGroup>;
+FSDP_LIST(fsdp::buffer::Run)
+FSDP_LIST(fsdp::buffer::Layout)
+FSDP_LIST(fsdp::buffer::TensorRange)
+FSDP_LIST(fsdp::buffer::TensorSpec)
+FSDP_LIST(fsdp::buffer::TensorGroup)

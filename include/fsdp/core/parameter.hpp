@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include <tessera/fsdp/core/lists.hpp>
 #include <tessera/fsdp/core/tensor.hpp>
 
 namespace fsdp {
@@ -110,5 +111,5 @@ struct Field {
 }  // namespace fsdp
 
 // Compiled into the library.
-extern template class std::vector<fsdp::Parameter>;
-extern template class std::vector<fsdp::Field>;
+FSDP_LIST(fsdp::Parameter)
+FSDP_LIST(fsdp::Field)

@@ -16,6 +16,7 @@
 
 #include <tessera/fsdp/core/dtype.hpp>
 #include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/lists.hpp>
 
 namespace fsdp {
 
@@ -144,7 +145,7 @@ extern template class fsdp::Tensor<fsdp::bf16>;
 extern template class fsdp::Tensor<const fsdp::bf16>;
 extern template class fsdp::Tensor<double>;
 extern template class fsdp::Tensor<const double>;
-extern template class std::vector<fsdp::bf16>;
-extern template class std::vector<fsdp::Shape>;
-extern template class std::vector<fsdp::Tensor<float>>;
-extern template class std::vector<fsdp::Tensor<fsdp::bf16>>;
+FSDP_LIST(fsdp::bf16)
+FSDP_LIST(fsdp::Shape)
+FSDP_LIST(fsdp::Tensor<float>)
+FSDP_LIST(fsdp::Tensor<fsdp::bf16>)

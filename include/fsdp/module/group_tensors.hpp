@@ -13,6 +13,7 @@
 #include <vector>
 
 #include <tessera/fsdp/buffer/layout.hpp>
+#include <tessera/fsdp/core/lists.hpp>
 #include <tessera/fsdp/core/parameter.hpp>
 #include <tessera/fsdp/core/tensor.hpp>
 #include <tessera/fsdp/module/units.hpp>
@@ -90,6 +91,6 @@ struct ParameterShard {
 }  // namespace fsdp
 
 // Compiled into the library.
-extern template class std::vector<const fsdp::GroupTensors*>;
-extern template class std::vector<fsdp::ParameterShard<float, float, float>>;
-extern template class std::vector<fsdp::ParameterShard<float, fsdp::bf16, float>>;
+FSDP_LIST(const fsdp::GroupTensors*)
+FSDP_LIST(fsdp::ParameterShard<float, float, float>)
+FSDP_LIST(fsdp::ParameterShard<float, fsdp::bf16, float>)

@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include <tessera/fsdp/core/lists.hpp>
 #include <tessera/fsdp/module/units.hpp>
 #include <tessera/fsdp/sharding/problem.hpp>
 
@@ -55,4 +56,4 @@ struct PassPlan {
 }  // namespace fsdp
 
 // Compiled into the library.
-extern template class std::vector<fsdp::Order>;
+FSDP_LIST(fsdp::Order)

@@ -15,7 +15,8 @@
 
 namespace fsdp {
 
-/// The state of a pass. What throws names the call that the caller of the pass made, and changes nothing.
+/// The state of a pass. Errors name the call that the caller of the pass made, and change nothing, except that
+/// `must_abandon` reports a pass that was left unfinished once.
 class PassCursor {
  public:
   /// `makes_step`: a step follows, of this pass's gradients. `moves_activations`: the caller gives ActivationWork.

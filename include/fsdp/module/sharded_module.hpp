@@ -35,7 +35,7 @@ class ShardedModule : public ModuleMemory<TypesOf<StackT>> {
   /// InputError on all ranks if units, orders and strategy do not fit together or differ between ranks.
   ShardedModule(Comm& communicator, std::span<const Unit> units, const typename Stack::Sharding& sharding,
                 ModuleSettings settings)
-      : Memory({communicator, {ranks_per_group(sharding)}}, units, std::move(settings), calls_of(sharding)) {}
+      : Memory({communicator, StackAxes::of<Stack>(sharding)}, units, std::move(settings), calls_of(sharding)) {}
 
   /// The same on a mesh, which must have as many axes as the strategy works on.
   template <int axes>
@@ -44,12 +44,6 @@ class ShardedModule : public ModuleMemory<TypesOf<StackT>> {
       : Memory(StackMesh<TypesOf<Stack>>(std::move(mesh)), units, std::move(settings), calls_of(sharding)) {}
 
  private:
-  static int ranks_per_group([[maybe_unused]] const typename Stack::Sharding& sharding) {
-    if constexpr (Stack::mesh_axes == 2)
-      return sharding.ranks_per_group();
-    else
-      return 0;
-  }
   static StrategyCalls calls_of(const typename Stack::Sharding& sharding) {
     return {.facts = sharding::facts_of(sharding),
             .schedule_of =

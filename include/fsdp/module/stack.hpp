@@ -136,7 +136,7 @@ struct Stack {
 
   /// The same stack for what does not depend on tiling: units, their optimizer, and all that moves them.
   using WithoutTiling = Stack<Sharding, Comm, Precision, tiling::Untiled, Sequence>;
-  /// The same with another communicator, and so on another device. Dry runs use it; they take a tiling as a value.
+  /// The same with another communicator, and so on another device. The tiling is then a value.
   template <class OtherComm>
   using WithComm = Stack<Sharding, OtherComm, Precision, tiling::Untiled, Sequence>;
 

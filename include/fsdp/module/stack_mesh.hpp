@@ -33,6 +33,21 @@ struct GroupAxes {
   static int rank(const Comm* axis) { return axis == nullptr ? 0 : axis->rank(); }
 };
 
+/// The axes that a stack's value uses: those of its strategy, and whether ranks may share sequences.
+struct StackAxes {
+  MeshChoice mesh;
+  bool shares_sequences = false;
+
+  /// Returns those of a strategy of `Stack`; a Described has the limits of the stack that it describes.
+  template <class Stack>
+  static StackAxes of(const typename Stack::Sharding& sharding) {
+    StackAxes axes{.mesh = mesh_of(sharding), .shares_sequences = Stack::Sequence::shards};
+    if constexpr (std::is_base_of_v<AnyDescribed, typename Stack::Sharding>)
+      axes.shares_sequences = axes.shares_sequences && sharding.stack_limits().shares_sequences;
+    return axes;
+  }
+};
+
 /// What the memory of a module depends on, of its stack: stacks of other strategies and tilings share it.
 template <class CommT, class PrecisionT, class Across, class Space, int axes, bool by_value, class SequenceT>
 struct ModuleTypes {
@@ -44,11 +59,7 @@ struct ModuleTypes {
   using Sequence = SequenceT;
   static constexpr int mesh_axes = axes;
   static constexpr bool axes_by_value = by_value;
-  /// A strategy's ranks per group, by value.
-  struct Sharding {
-    int ranks = 0;
-    int ranks_per_group() const { return ranks; }
-  };
+  using Sharding = StackAxes;  ///< the value of StackMesh
 };
 /// Those of a Stack.
 template <class Stack>
@@ -65,12 +76,15 @@ class StackMesh {
   using Sharding = typename Stack::Sharding;
   /// Collective if the strategy works on two axes. `world` must outlive it.
   StackMesh(Comm& world, const Sharding& sharding) : world_(&world) {
-    const MeshChoice mesh = mesh_of(sharding);
-    axes_by_value_ = mesh.by_value;
+    StackAxes axes;
+    if constexpr (std::is_same_v<Sharding, StackAxes>)
+      axes = sharding;
+    else
+      axes = StackAxes::of<Stack>(sharding);
+    axes_by_value_ = axes.mesh.by_value;
+    shares_sequences_ = axes.shares_sequences;
     if constexpr (Stack::mesh_axes == 2)
-      if (mesh.ranks_per_group) groups_.emplace(world, *mesh.ranks_per_group);
-    if constexpr (std::is_base_of_v<AnyDescribed, Sharding>)
-      shares_sequences_ = sharding.stack_limits().shares_sequences;
+      if (axes.mesh.ranks_per_group) groups_.emplace(world, *axes.mesh.ranks_per_group);
   }
   /// Takes an existing mesh. A mesh with another number of axes than the strategy's does not compile, or is refused by
   /// `axes` where values of the strategy's type differ in it.

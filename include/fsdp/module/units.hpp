@@ -14,6 +14,7 @@
 #include <vector>
 
 #include <tessera/fsdp/core/function_ref.hpp>
+#include <tessera/fsdp/core/lists.hpp>
 #include <tessera/fsdp/core/parameter.hpp>
 #include <tessera/fsdp/core/tensor.hpp>
 #include <tessera/fsdp/sharding/problem.hpp>
@@ -176,8 +177,8 @@ sharding::GroupFacts facts_of(const GroupedParameters& group, const sharding::Fa
 }  // namespace fsdp
 
 // Compiled into the library.
-extern template class std::vector<fsdp::Unit>;
-extern template class std::vector<fsdp::GroupedParameters>;
-extern template class std::vector<fsdp::Reference>;
-extern template class std::vector<std::vector<fsdp::Reference>>;
-extern template class std::vector<fsdp::OptimizerGroup>;
+FSDP_LIST(fsdp::Unit)
+FSDP_LIST(fsdp::GroupedParameters)
+FSDP_LIST(fsdp::Reference)
+FSDP_LIST(std::vector<fsdp::Reference>)
+FSDP_LIST(fsdp::OptimizerGroup)

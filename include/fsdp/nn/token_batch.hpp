@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include <tessera/fsdp/core/lists.hpp>
 #include <tessera/fsdp/core/tensor.hpp>
 #include <tessera/fsdp/device/documents.hpp>
 #include <tessera/fsdp/nn/batch.hpp>
@@ -76,4 +77,4 @@ struct TokenBatch {
 }  // namespace fsdp
 
 // Compiled into the library.
-extern template class std::vector<fsdp::TokenBatch>;
+FSDP_LIST(fsdp::TokenBatch)

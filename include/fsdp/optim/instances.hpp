@@ -32,6 +32,7 @@ using MetaTypes = TypesOf<detail::PlainMetaStack<device::Cpu, Precision>>;
 
 /// All of a module that does not depend on its strategy; `how` is `extern template` or `template`.
 #define FSDP_MODULE_INSTANCES(how, ...)            \
+  how class fsdp::StackMesh<__VA_ARGS__>;          \
   how class fsdp::ParameterGroup<__VA_ARGS__>;     \
   how class fsdp::ModuleMemory<__VA_ARGS__>;       \
   how class fsdp::GroupTasks<__VA_ARGS__>;         \
@@ -40,7 +41,6 @@ using MetaTypes = TypesOf<detail::PlainMetaStack<device::Cpu, Precision>>;
 /// What a dry run's module has besides these.
 #define FSDP_META_MODULES(how, Precision)                                                    \
   FSDP_MODULE_INSTANCES(how, fsdp::MetaTypes<Precision>)                                     \
-  how class fsdp::StackMesh<fsdp::detail::PlainMetaStack<fsdp::device::Cpu, Precision>>;     \
   how class fsdp::ShardedModule<fsdp::detail::PlainMetaStack<fsdp::device::Cpu, Precision>>; \
   how class fsdp::Pass<fsdp::detail::PlainMetaStack<fsdp::device::Cpu, Precision>>;
 

@@ -30,6 +30,7 @@
 #include <vector>
 
 #include <tessera/fsdp/core/has_member.hpp>
+#include <tessera/fsdp/core/lists.hpp>
 #include <tessera/fsdp/core/tensor.hpp>
 #include <tessera/fsdp/device/operations/optimizer.hpp>
 #include <tessera/fsdp/module/group_tensors.hpp>
@@ -199,4 +200,4 @@ consteval bool check_optimizer() {
 }  // namespace fsdp::optim
 
 // Compiled into the library.
-extern template class std::vector<fsdp::optim::StatePiece>;
+FSDP_LIST(fsdp::optim::StatePiece)

@@ -120,10 +120,9 @@ PlannedBytes held_by(Module& module) {
 
 /// See Sharded::plan. `Meta`: a MetaModuleStack.
 template <class Meta, class Strategy, class Optimizer>
-PlannedBytes planned_bytes(const comm::SimulatedWorld& world, const std::vector<Unit>& units, const Strategy& strategy,
+PlannedBytes planned_bytes(typename Meta::Comm& simulated, const std::vector<Unit>& units, const Strategy& strategy,
                            const ModuleSettings& settings, const Optimizer& constants, const device::StepRules& rules,
                            const std::vector<Statistic>& list) {
-  typename Meta::Comm simulated(world);
   ShardedModule<Meta> module(simulated, units, strategy, settings);
   optim::ShardedOptimizer<Meta, Optimizer> optimizer(module, constants, rules);
   const Statistics<ShardedModule<Meta>> statistics(module, list);
@@ -134,10 +133,10 @@ PlannedBytes planned_bytes(const comm::SimulatedWorld& world, const std::vector<
 
 /// `how`: `extern template` or `template`. src/fsdp/optim/meta_cpu.cpp compiles those on Cpu with the default
 /// optimizer.
-#define FSDP_PLANNED_BYTES(how, Precision)                                                                \
-  how PlannedBytes planned_bytes<PlainMetaStack<device::Cpu, Precision>>(                                 \
-      const comm::SimulatedWorld&, const std::vector<Unit>&, const PlainSharding&, const ModuleSettings&, \
-      const optim::AdamW&, const device::StepRules&, const std::vector<Statistic>&);
+#define FSDP_PLANNED_BYTES(how, Precision)                                                           \
+  how PlannedBytes planned_bytes<PlainMetaStack<device::Cpu, Precision>>(                            \
+      comm::Simulated<device::MetaOf<device::Cpu>>&, const std::vector<Unit>&, const PlainSharding&, \
+      const ModuleSettings&, const optim::AdamW&, const device::StepRules&, const std::vector<Statistic>&);
 FSDP_PLANNED_BYTES(extern template, Fp32)
 FSDP_PLANNED_BYTES(extern template, Bf16Mixed)
 
@@ -180,9 +179,10 @@ class Sharded {
   static PlannedBytes plan(int ranks, int rank, const std::vector<Unit>& units, const Strategy& strategy = {},
                            const Settings& settings = {}) {
     using Meta = MetaModuleStack<Stack>;
-    return detail::planned_bytes<Meta>(
-        comm::simulated_world<Comm>(ranks, rank), units, described<Stack, Meta>(strategy),
-        settings_of(units, strategy, ranks, settings, 0), settings.optimizer, settings.rules, settings.statistics);
+    typename Meta::Comm simulated(comm::simulated_world<Comm>(ranks, rank));  // checks the numbers of ranks
+    return detail::planned_bytes<Meta>(simulated, units, described<Stack, Meta>(strategy),
+                                       settings_of(units, strategy, ranks, settings, 0), settings.optimizer,
+                                       settings.rules, settings.statistics);
   }
 
   /// Set the weights. `initialize`: as functions of seed, name and index. `fill`: by a callback, for this rank's ranges

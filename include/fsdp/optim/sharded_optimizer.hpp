@@ -57,6 +57,8 @@ class ShardedStates {
   static constexpr std::int64_t largest_chunk = 1 << 18;  // elements: 1 MiB of gradients in flight at a time
 
   ShardedStates(Module& module, const device::StepRules& rules);
+  ShardedStates(ShardedStates&&) noexcept = default;
+  ShardedStates& operator=(ShardedStates&&) noexcept = default;
   ~ShardedStates();
 
   /// Allocates one block per state, for `pieces`, which are the module's shards.

@@ -13,6 +13,7 @@
 
 #include <tessera/comm/collectives.hpp>
 #include <tessera/fsdp/core/checked.hpp>
+#include <tessera/fsdp/core/lists.hpp>
 #include <tessera/fsdp/core/parameter.hpp>
 #include <tessera/fsdp/core/tensor.hpp>
 #include <tessera/fsdp/device/memory.hpp>
@@ -47,6 +48,8 @@ class StatisticList {
  protected:
   /// Throws InputError for a name that is taken.
   StatisticList(std::vector<Statistic> list, GroupList groups);
+  StatisticList(StatisticList&&) noexcept = default;
+  StatisticList& operator=(StatisticList&&) noexcept = default;
   ~StatisticList();
 
   /// Returns the index of a statistic. Throws InputError for an unknown name.
@@ -137,4 +140,4 @@ class Statistics : public StatisticList {
 }  // namespace fsdp
 
 // Compiled into the library.
-extern template class std::vector<fsdp::Statistic>;
+FSDP_LIST(fsdp::Statistic)

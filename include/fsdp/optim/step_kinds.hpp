@@ -12,6 +12,7 @@
 #include <vector>
 
 #include <tessera/fsdp/core/function_ref.hpp>
+#include <tessera/fsdp/core/lists.hpp>
 #include <tessera/fsdp/core/parameter.hpp>
 #include <tessera/fsdp/device/operations/optimizer.hpp>
 #include <tessera/fsdp/module/group_tensors.hpp>
@@ -97,4 +98,4 @@ void check_losses(std::int64_t losses, std::int64_t micro_batches);
 }  // namespace fsdp::optim
 
 // Compiled into the library.
-extern template class std::vector<fsdp::optim::StepKind>;
+FSDP_LIST(fsdp::optim::StepKind)

@@ -57,7 +57,10 @@ struct MetaTwinOf {
   static constexpr bool has_pieces = may_have_pieces<typename Stack::Sharding> || library_has_pieces<Across>;
   using InLibrary = typename Model::template On<MetaStack<Stack, has_pieces, Ulysses>>;
   using Own = typename Model::template On<MetaStack<Stack>>;
-  static constexpr bool in_library = std::is_same_v<Optimizer, optim::RunTimeOptimizer> && is_in_library<InLibrary>;
+  /// Ulysses, or a policy by which no ranks share sequences.
+  static constexpr bool has_sequences = std::is_same_v<typename Stack::Sequence, Ulysses> || !Stack::Sequence::shards;
+  static constexpr bool in_library =
+      std::is_same_v<Optimizer, optim::RunTimeOptimizer> && has_sequences && is_in_library<InLibrary>;
   using Type = std::conditional_t<in_library, InLibrary, Own>;
 };
 

@@ -63,7 +63,7 @@ enum class Mark : std::uint8_t {
   reduced,         ///< its gradient
   reduced_across,  ///< the sum of its gradient
 };
-inline constexpr std::size_t mark_count = 10;  ///< values of Mark
+inline constexpr std::size_t mark_count = static_cast<std::size_t>(Mark::reduced_across) + 1;  ///< values of Mark
 
 /// A property of a group, or of the pass, on which a rule depends.
 enum class Case : std::uint8_t {
@@ -87,10 +87,11 @@ struct ActionRule {
   bool of_earlier = false;       ///< the task that left `has` is refused in place of the current one
 };
 
-/// What a task may use at the same time as tasks of other queues.
+/// What a task may use at the same time as tasks of other queues. `slot` stays the last.
 enum class Memory : std::uint8_t { none, shards, kept_part, sum, in_host, slot };
 
-/// What a queue may wait for: what was done to a group or an input, or all that is on the device's queue by now.
+/// What a queue may wait for: what was done to a group or an input, or all that is on the device's queue by now
+/// (`computed`, which stays the last).
 enum class Happened : std::uint8_t { nothing, crossed, gathered, kept, reduced, sent, fetched, computed };
 
 /// What is known of an action.
@@ -260,8 +261,16 @@ inline constexpr ActionFacts action_table[] = {
      .after = Happened::computed},
 };
 
+/// The row of a value that is no action.
+inline constexpr ActionFacts no_action = {.name = "?"};
+
 /// Returns an action's row.
-constexpr const ActionFacts& facts_of(Action action) { return action_table[static_cast<std::size_t>(action)]; }
+constexpr const ActionFacts& facts_of(Action action) {
+  const auto index = static_cast<std::size_t>(action);
+  return index < std::size(action_table) ? action_table[index] : no_action;
+}
+static_assert(std::size(action_table) == static_cast<std::size_t>(Action::exchange) + 1,
+              "action_table lacks a row, or another action than exchange is the last");
 static_assert(
     [] {
       for (std::size_t i = 0; i < std::size(action_table); ++i)

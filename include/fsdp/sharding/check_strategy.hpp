@@ -155,8 +155,9 @@ consteval bool check_sharding() {
   if constexpr (requires { typename S::AtRest; })
     static_assert(buffer::Placement<typename S::AtRest>,
                   "fsdp: a sharding strategy's AtRest is no placement; take fsdp::buffer::Shard or Replicate");
-  if constexpr (ShardingStrategy<S>) detail::check_schedules<S>();
-  return detail::check_optional_parts<S>() && ShardingStrategy<S>;
+  constexpr bool good = detail::check_optional_parts<S>() && ShardingStrategy<S>;
+  if constexpr (good) detail::check_schedules<S>();
+  return good;
 }
 
 }  // namespace fsdp

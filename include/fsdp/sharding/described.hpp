@@ -5,6 +5,7 @@
 /// Dry runs take it, so that their code is compiled once for each placement. Each call goes to the strategy itself.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -23,7 +24,7 @@ namespace fsdp {
 namespace detail {
 
 /// The functions of a strategy's type, called with a pointer to a strategy.
-struct StrategyCalls {
+struct DescribedCalls {
   sharding::Facts (*facts)(const void*);
   sharding::Schedule (*schedule)(const void*, const sharding::Problem&);
   MeshChoice (*mesh)(const void*);
@@ -37,7 +38,7 @@ const S& strategy_at(const void* held) {
 }
 
 template <class S>
-inline constexpr StrategyCalls calls_of = {
+inline constexpr DescribedCalls described_calls = {
     .facts = [](const void* held) { return sharding::facts_of(strategy_at<S>(held)); },
     .schedule = [](const void* held,
                    const sharding::Problem& problem) { return sharding::schedule_of(strategy_at<S>(held), problem); },
@@ -61,7 +62,7 @@ class AnyDescribed {
   struct Layout {
     static constexpr std::string_view name = "described";
     const void* strategy;
-    const detail::StrategyCalls* calls;
+    const detail::DescribedCalls* calls;
 
     std::string_view held_name() const { return calls->layout_name; }
     std::vector<buffer::Layout> build(std::span<const buffer::TensorGroup> groups, int parts) const {
@@ -69,9 +70,18 @@ class AnyDescribed {
     }
   };
 
+  /// Of a Described, the same as of the strategy that it refers to.
   template <class S>
-  AnyDescribed(const S& strategy, const StackLimits& limits)
-      : strategy_(&strategy), calls_(&detail::calls_of<S>), limits_(limits) {}
+  AnyDescribed(const S& strategy, const StackLimits& limits) : limits_(limits) {
+    if constexpr (std::is_base_of_v<AnyDescribed, S>) {
+      const AnyDescribed& other = strategy;
+      strategy_ = other.strategy_;
+      calls_ = other.calls_;
+    } else {
+      strategy_ = std::addressof(strategy);
+      calls_ = &detail::described_calls<S>;
+    }
+  }
 
   /// Those of the strategy.
   /// @{
@@ -85,7 +95,7 @@ class AnyDescribed {
 
  private:
   const void* strategy_;
-  const detail::StrategyCalls* calls_;
+  const detail::DescribedCalls* calls_;
   StackLimits limits_;
 };
 

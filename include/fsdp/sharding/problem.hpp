@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include <tessera/fsdp/core/lists.hpp>
 #include <tessera/fsdp/sharding/rules.hpp>
 #include <tessera/fsdp/sharding/schedule.hpp>
 #include <tessera/fsdp/sharding/stages.hpp>
@@ -200,6 +201,6 @@ constexpr std::vector<int> buffers_of_inputs(const Problem& problem) {
 }  // namespace fsdp::sharding
 
 // Compiled into the library.
-extern template class std::vector<fsdp::sharding::UnitUse>;
-extern template class std::vector<fsdp::sharding::GroupFacts>;
-extern template class std::vector<fsdp::sharding::Computation>;
+FSDP_LIST(fsdp::sharding::UnitUse)
+FSDP_LIST(fsdp::sharding::GroupFacts)
+FSDP_LIST(fsdp::sharding::Computation)

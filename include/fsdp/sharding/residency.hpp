@@ -52,4 +52,3 @@ Residency choose_residency(FunctionRef<Schedule(const Problem&)> schedule_of, st
 }  // namespace fsdp::sharding
 
 // Compiled into the library.
-extern template class std::vector<fsdp::sharding::Hold>;

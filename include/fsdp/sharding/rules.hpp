@@ -7,6 +7,8 @@
 
 #include <cstdint>
 
+#include <tessera/fsdp/core/lists.hpp>
+
 namespace fsdp::sharding {
 
 /// What happens over the outer axis of a mesh, once per step.
@@ -66,3 +68,5 @@ struct Rules {
 };
 
 }  // namespace fsdp::sharding
+
+FSDP_LIST(fsdp::sharding::Hold)

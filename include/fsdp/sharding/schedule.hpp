@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include <tessera/fsdp/core/lists.hpp>
 #include <tessera/fsdp/sharding/actions.hpp>
 #include <tessera/fsdp/sharding/stages.hpp>
 
@@ -46,4 +47,4 @@ std::string text_of(const Task& task, const Names& names);
 }  // namespace fsdp::sharding
 
 // Compiled into the library.
-extern template class std::vector<fsdp::sharding::Task>;
+FSDP_LIST(fsdp::sharding::Task)

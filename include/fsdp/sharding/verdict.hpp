@@ -24,8 +24,8 @@ inline constexpr int no_task = -1;
 struct Verdict {
   Breach breach = Breach::none;  ///< what is wrong; none: nothing
   int at = no_task;              ///< number of the task that breaks the rule; no_task: the list as a whole
-  int other = no_task;           ///< number of another task, where the sentence names one
-  int group = 0;                 ///< of weights, where the sentence names another than the task's; or a unit
+  int other = no_task;           ///< number of another task that the rule depends on; no_task: none
+  int group = 0;                 ///< index of the group of weights, or of the unit, that the breach is about
   std::int64_t number = 0;       ///< of units, groups, tasks, or of a slot
   Task expected = {};            ///< the computation or exchange that should come
 
