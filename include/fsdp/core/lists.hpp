@@ -14,5 +14,6 @@
 #endif
 #endif
 #ifndef FSDP_LIST
+/// See the head of this file.
 #define FSDP_LIST(...)
 #endif

@@ -145,21 +145,20 @@ consteval bool check_device() {
 }
 
 /// A named range of this thread for profilers; does nothing on a device without a Range.
-/// @{
 template <class D>
 struct ProfilerRange {
   /// `name` is not called.
   template <class Name>
   explicit ProfilerRange(const Name&) {}
 };
+/// The same on a device that has ranges.
 template <class D>
 requires requires { typename D::Range; }
 struct ProfilerRange<D> {
   /// `name` returns a string.
   template <class Name>
   explicit ProfilerRange(const Name& name) : range(name().c_str()) {}
-  typename D::Range range;
+  typename D::Range range;  ///< lives as long as this
 };
-/// @}
 
 }  // namespace fsdp::device

@@ -21,6 +21,7 @@ struct WholeSequencesOf {
   template <class Module>
   struct Stages {
     static constexpr bool possible = false;  ///< no stage is ever computed
+    /// Keeps nothing.
     Stages(const Module&, const std::vector<typename Model::Block>&) {}
   };
 

@@ -97,11 +97,9 @@ class ModuleMemory : public ModuleState {
   const std::vector<ParameterShard>& shards() const { return shards_; }
   /// Whether the last training pass made its gradient, so that a step changes it.
   bool is_stepped(const ParameterShard& shard) const { return shard.trainable && steps_class(step_class(shard)); }
-  /// The class of a shard's group; see ModuleState.
-  /// @{
   using ModuleState::step_class;
+  /// Returns the class of a shard's group; see ModuleState.
   int step_class(const ParameterShard& shard) const { return step_class(shard.group); }
-  /// @}
 
   /// Returns the name of the first trained parameter that some rank steps only in part; empty if there is none. The
   /// same on all ranks.
@@ -113,6 +111,7 @@ class ModuleMemory : public ModuleState {
   /// Rounds the main weights into the model weights. Call it after weights were set from outside, on all ranks alike:
   /// all of them, or those for which `were_set(name)` holds. Passes begin once every parameter has values.
   void sync_model_weights(FunctionRef<bool(const std::string&)> were_set);
+  /// The same after all weights were set.
   void sync_model_weights() {
     sync_model_weights([](const std::string&) { return true; });
   }
@@ -140,6 +139,7 @@ class ModuleMemory : public ModuleState {
   }
 
  protected:
+  /// See ShardedModule.
   ModuleMemory(StackMesh<Types> mesh, std::span<const Unit> units, ModuleSettings settings,
                const StrategyCalls& strategy);
   /// Ends the run on its communicators, after the last collective: see Communicator's end_run.

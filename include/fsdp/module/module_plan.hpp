@@ -229,6 +229,7 @@ class ModuleState : private ModulePlan {
               const sharding::Axes& axes, const ModuleRank& where);
   ~ModuleState();
 
+  /// The plan, for the module that makes it.
   ModulePlan& plan() { return *this; }
   /// Adds a group, in the order of sharding::Problem::groups; it must outlive this object.
   void list_group(const GroupTensors& group) { group_list_.push_back(&group); }

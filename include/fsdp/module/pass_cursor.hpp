@@ -111,6 +111,7 @@ class PassCursor {
 /// throw LogicError.
 class UseCheck {
  public:
+  /// `cursor` must outlive it.
   UseCheck(const PassCursor* cursor, const sharding::Task& task) : cursor_(cursor), task_(task) {}
 
   /// That the use is under way, and that its computation reads weights, or makes gradients.

@@ -25,9 +25,12 @@ class RowOwners {
  public:
   /// `tensor`: its index in the layout. Throws InputError if the layout cuts a row; `name` is for the message.
   RowOwners(const buffer::Layout& layout, std::int64_t tensor, const std::string& name);
+  /// Copies are compiled into the library.
+  /// @{
   RowOwners(const RowOwners&);
   RowOwners& operator=(const RowOwners&);
   ~RowOwners();
+  /// @}
 
   /// Number of rows, and elements of one.
   /// @{

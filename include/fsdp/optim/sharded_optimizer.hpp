@@ -56,6 +56,7 @@ class ShardedStates {
   using Block = device::Block<Space>;
   static constexpr std::int64_t largest_chunk = 1 << 18;  // elements: 1 MiB of gradients in flight at a time
 
+  /// `module` must outlive it.
   ShardedStates(Module& module, const device::StepRules& rules);
   ShardedStates(ShardedStates&&) noexcept = default;
   ShardedStates& operator=(ShardedStates&&) noexcept = default;

@@ -57,6 +57,7 @@ template <class Module>
 class SequenceStages {
  public:
   static constexpr bool possible = false;  ///< see WholeSequencesOf
+  /// Keeps nothing.
   SequenceStages(const Module&, const std::vector<typename Module::Model::Block>&) {}
 };
 /// Computes the stages of the blocks of a ShardedModel, one unit at a time.

@@ -128,6 +128,7 @@ class OptimizerSuite : public ::testing::Test {
       check(optimizer);
     }
   }
+  /// Calls `check` with each optimizer of the suite and its learning rate.
   static void each_over_ranks(void (*check)(const AnyOptimizer&, double lr)) {
     each([&](const auto& optimizer) { check(AnyOptimizer(optimizer), detail::lr_of<Tested>()); });
   }

@@ -207,6 +207,7 @@ class StrategySuite : public ::testing::Test {
       check(strategy);
     }
   }
+  /// Calls `check` with each strategy whose schedules and layouts are sound.
   template <class Check>
   static void each_sound(Check check) {
     each([&](const auto& strategy) {
