@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The actions of schedules, in one table: what each is, which rules it must keep, and what it does to slots, queues
-/// and memory. The checks (judge.hpp), slots (slot_assigner.hpp) and the order of events (event_order.hpp) read it.
+/// The table of schedule actions: the kind of each action, the rules that it must follow, and its effect on slots,
+/// queues and memory. The checks (judge.hpp), the slot assignment (slot_assigner.hpp) and the event order
+/// (event_order.hpp) read it.
 ///
-/// To add an action on a group: its enumerator and row here, the task where lists are made (scheduler.hpp, or a
-/// strategy of one's own), and what it does in tessera/fsdp/module/group_tasks.hpp. Not here: computations and moves of
-/// activations have an order of their own, which judge.hpp knows.
+/// To add an action on a group, add its enumerator and row here, emit the task where schedules are built (scheduler.hpp
+/// or a user-defined strategy), and implement it in tessera/fsdp/module/group_tasks.hpp. The ordering rules of
+/// computations and of activation transfers are not in this table but in judge.hpp.
 #pragma once
 
 #include <array>
@@ -18,108 +19,116 @@
 
 namespace fsdp::sharding {
 
-/// What a task does. Computations and moves of activations work on a unit, all other actions on a group of weights.
+/// The action of a task. Computations and activation transfers work on a unit, all other actions on a group of weights.
 enum class Action : std::uint8_t {
   gather,           ///< start the all-gather of a group's weights
-  gather_in_group,  ///< the same, from the parts that `keep` left on k ranks
-  gather_across,    ///< start the all-gather of the shards at rest over the mesh's outer axis
+  gather_in_group,  ///< start the all-gather of a group's weights from the parts that `keep` stored on k ranks
+  gather_across,    ///< start the all-gather, over the mesh's outer axis, of the shards at rest
   forward,          ///< forward of a unit; waits for its gathers
-  loss,             ///< forward and backward of a unit in one go
+  loss,             ///< forward and backward of a unit as one computation
   backward,         ///< backward of a unit
   keep,             ///< copy this rank's part (one of k) of a group's gathered weights
-  release,          ///< give up a group's gathered weights
-  open_gradient,    ///< give a group's gradient its slot, before the first write
+  release,          ///< release a group's gathered weights
+  open_gradient,    ///< assign a slot to a group's gradient, before the first write
   reduce,           ///< start the reduction of a group's gradients
   reduce_across,    ///< start the reduction of the summed shards over the mesh's outer axis
-  close_gradient,   ///< give up the gradient slot; waits for the reduction that reads it
-  send_input,       ///< start the copy of a unit's input to host memory; its forward may run beside it
-  fetch_input,      ///< start the copy back, for the unit's backward
+  close_gradient,   ///< release the gradient slot; waits for the reduction that reads it
+  send_input,       ///< start the copy of a unit's input to host memory; it may overlap the unit's forward
+  fetch_input,      ///< start the copy of a unit's input back to the device, for its backward
   exchange,         ///< start an exchange of a unit's activations between two of its stages
 };
 
-/// The queues of a rank whose device and communicators have one each.
+/// The queues of a rank: one for the device and one for each communicator.
 struct Queues {
-  /// The device's, those of the communicators that GroupAxes names, that of the ranks that share a sequence, and that
-  /// of copies to host memory and back. `queues` is their number, or stands for none of them.
+  /// The device's compute queue, one queue for each communicator of GroupAxes, one for the ranks that share a sequence,
+  /// and one for copies to and from host memory. `queues` is the number of queues, and also the sentinel for "no
+  /// queue".
   enum Kind : std::size_t { compute, shard, across, keep, sequence, host, queues };
 };
 
-/// On what an action works, and how: a unit is computed, its input copied, or its activations exchanged.
+/// The subject of an action and the operation: an action on a group, the computation of a unit, the copy of a unit's
+/// input, or an exchange of a unit's activations.
 enum class ActionKind : std::uint8_t { on_group, computation, input_copy, exchange };
 
-/// What a slot holds.
+/// The content of a slot.
 enum class SlotKind : std::uint8_t { none, weights, gradient, input };
 
-/// What was done to a group. The checks keep, for each, the last task that did it.
+/// An event in the life of a group. For each mark, the checks store the last task that set it.
 enum class Mark : std::uint8_t {
   none,            ///< no mark
-  gathered,        ///< and not released since
-  released,        ///< and not gathered since
-  used,            ///< since it was gathered
-  kept,            ///< ranks keep parts of its weights
-  crossed,         ///< its shards were gathered across
-  opened,          ///< and not closed since
-  written,         ///< and not reduced since
-  reduced,         ///< its gradient
-  reduced_across,  ///< the sum of its gradient
+  gathered,        ///< gathered, and not released since
+  released,        ///< released, and not gathered since
+  used,            ///< used since it was gathered
+  kept,            ///< ranks store parts of its weights
+  crossed,         ///< its shards were gathered over the outer axis
+  opened,          ///< gradient slot opened, and not closed since
+  written,         ///< gradient written, and not reduced since
+  reduced,         ///< gradient reduced over the inner axis
+  reduced_across,  ///< gradient sum reduced over the outer axis
 };
-inline constexpr std::size_t mark_count = static_cast<std::size_t>(Mark::reduced_across) + 1;  ///< values of Mark
+/// Number of values of Mark.
+inline constexpr std::size_t mark_count = static_cast<std::size_t>(Mark::reduced_across) + 1;
 
-/// A property of a group, or of the pass, on which a rule depends.
+/// A property of a group or of the pass that a rule depends on.
 enum class Case : std::uint8_t {
   any,                 ///< always
-  resident,            ///< the group is whole on every rank at rest
-  begins_gathered,     ///< the pass finds all weights gathered
-  ends_gathered,       ///< the pass leaves all weights gathered
-  keeps_no_parts,      ///< no ranks keep weights together
+  resident,            ///< every rank has the whole group at rest
+  begins_gathered,     ///< all weights are already gathered when the pass begins
+  ends_gathered,       ///< all weights stay gathered when the pass ends
+  keeps_no_parts,      ///< no ranks jointly keep the weights after forward
   sharded_across,      ///< the optimizer's part of the group is sharded over the outer axis
-  not_sharded_across,  ///< it is not
+  not_sharded_across,  ///< the optimizer's part of the group is not sharded over the outer axis
   crosses_no_axis,     ///< the group's gradient is not reduced over an outer axis
   makes_no_gradient,   ///< the pass makes no gradient of the group
 };
 
-/// A task is refused if its group has and lacks these marks, in this case.
+/// A rule: a task is refused if its group has the mark `has`, does not have the mark `lacks`, and the case `in`
+/// applies.
 struct ActionRule {
-  Breach breach = Breach::none;  ///< what is said; none: there is no rule
-  Case in = Case::any;           ///< the case
-  Mark has = Mark::none;         ///< the task that left it is Verdict::other
-  Mark lacks = Mark::none;       ///< Mark::none: lacks nothing
-  bool of_earlier = false;       ///< the task that left `has` is refused in place of the current one
+  Breach breach = Breach::none;  ///< the violation to report; none: this entry is unused
+  Case in = Case::any;           ///< the case in which the rule applies
+  /// Mark that the group has; the task that set it becomes Verdict::other. Mark::none: no condition.
+  Mark has = Mark::none;
+  Mark lacks = Mark::none;  ///< mark that the group does not have; Mark::none: no condition
+  bool of_earlier = false;  ///< refuse the task that set `has` instead of the current task
 };
 
-/// What a task may use at the same time as tasks of other queues. `slot` stays the last.
+/// Memory that a task may access concurrently with tasks of other queues. `slot` must be the last enumerator.
 enum class Memory : std::uint8_t { none, shards, kept_part, sum, in_host, slot };
 
-/// What a queue may wait for: what was done to a group or an input, or all that is on the device's queue by now
-/// (`computed`, which stays the last).
+/// An event that a queue may wait for: one of a group or of an input, or the completion of all tasks enqueued so far on
+/// the device's queue (`computed`, which must be the last enumerator).
 enum class Happened : std::uint8_t { nothing, crossed, gathered, kept, reduced, sent, fetched, computed };
 
-/// What is known of an action.
+/// The properties of an action.
 struct ActionFacts {
-  Action action = Action::gather;          ///< of which this is the row
-  std::string_view name = {};              ///< as `--print-schedule` writes it
-  ActionKind kind = ActionKind::on_group;  ///< on what it works
-  bool forward = false;                    ///< a computation of a unit's forward
-  bool backward = false;                   ///< and of its backward
+  Action action = Action::gather;          ///< the action that this row describes
+  std::string_view name = {};              ///< name that `--print-schedule` prints
+  ActionKind kind = ActionKind::on_group;  ///< subject and operation of the action
+  bool forward = false;                    ///< computes a unit's forward
+  bool backward = false;                   ///< computes a unit's backward
   bool communicates = false;               ///< starts a collective
   bool may_wait = false;                   ///< the host may wait for a collective
 
-  SlotKind slot = SlotKind::none;        ///< which slot it uses
-  bool takes_slot = false;               ///< it is the first to use it
-  bool frees_slot = false;               ///< it is the last to use it
-  std::array<ActionRule, 6> rules = {};  ///< of a group, in the order in which they are checked
-  Mark sets = Mark::none;                ///< what it does to the group
-  std::array<Mark, 2> clears = {};       ///< the first of an action that frees a slot: what taking it has set
+  SlotKind slot = SlotKind::none;        ///< kind of slot that it uses
+  bool takes_slot = false;               ///< first use of the slot: acquires it
+  bool frees_slot = false;               ///< last use of the slot: frees it
+  std::array<ActionRule, 6> rules = {};  ///< rules for actions on a group, in the order in which they are checked
+  Mark sets = Mark::none;                ///< mark that it sets on the group
+  /// Marks that it clears; if the action frees a slot, the first is the mark that was set when the slot was acquired.
+  std::array<Mark, 2> clears = {};
 
-  Queues::Kind queue = Queues::queues;       ///< where it runs; queues: nowhere, the host notes it
-  Happened after = Happened::nothing;        ///< what its queue waits for, besides the slot that it takes
-  Memory reads = Memory::none;               ///< on its queue
-  Memory writes = Memory::none;              ///< on its queue
-  Happened records = Happened::nothing;      ///< what has happened once it has run
-  Happened frees_after = Happened::nothing;  ///< when the slot that it frees may be used again
+  /// Queue on which it runs; queues: none, only the host's bookkeeping changes.
+  Queues::Kind queue = Queues::queues;
+  /// Event that its queue waits for, in addition to the slot that it acquires.
+  Happened after = Happened::nothing;
+  Memory reads = Memory::none;               ///< memory that it accesses on its queue
+  Memory writes = Memory::none;              ///< memory that it accesses on its queue
+  Happened records = Happened::nothing;      ///< event that it records on completion
+  Happened frees_after = Happened::nothing;  ///< event after which the slot that it frees may be reused
 };
 
-/// By action.
+/// The properties of all actions, indexed by Action.
 inline constexpr ActionFacts action_table[] = {
     {.action = Action::gather,
      .name = "gather",
@@ -129,7 +138,7 @@ inline constexpr ActionFacts action_table[] = {
      .rules = {{{.breach = Breach::gathers_resident, .in = Case::resident},
                 {.breach = Breach::gathers_again, .in = Case::begins_gathered},
                 {.breach = Breach::gathered_twice, .has = Mark::gathered},
-                // Asked late: a use that follows a release has a better sentence.
+                // Checked after the others: for a use after a release, another rule reports a more precise error.
                 {.breach = Breach::not_used, .has = Mark::released, .lacks = Mark::used, .of_earlier = true},
                 {.breach = Breach::not_gathered_across, .in = Case::sharded_across, .lacks = Mark::crossed}}},
      .sets = Mark::gathered,
@@ -261,7 +270,7 @@ inline constexpr ActionFacts action_table[] = {
      .after = Happened::computed},
 };
 
-/// The row of a value that is no action.
+/// The row for a value that is not an action.
 inline constexpr ActionFacts no_action = {.name = "?"};
 
 /// Returns an action's row.
@@ -279,33 +288,33 @@ static_assert(
     }(),
     "a row of action_table is at another place than its action");
 
-/// Returns the action's name, as `--print-schedule` writes it.
+/// Returns the action's name, as `--print-schedule` prints it.
 constexpr std::string_view name_of(Action action) { return facts_of(action).name; }
 /// Whether an action is a computation.
 constexpr bool computes(Action action) { return facts_of(action).kind == ActionKind::computation; }
-/// Whether it computes a unit's forward, or its backward; a loss does both.
+/// Whether an action computes a unit's forward, or its backward; a loss computes both.
 /// @{
 constexpr bool computes_forward(Action action) { return facts_of(action).forward; }
 constexpr bool computes_backward(Action action) { return facts_of(action).backward; }
 /// @}
-/// Whether it copies a unit's input to host memory or back.
+/// Whether an action copies a unit's input to host memory or back.
 constexpr bool copies_input(Action action) { return facts_of(action).kind == ActionKind::input_copy; }
-/// Whether it exchanges a unit's activations.
+/// Whether an action exchanges a unit's activations.
 constexpr bool exchanges(Action action) { return facts_of(action).kind == ActionKind::exchange; }
-/// Whether it moves a unit's activations. The caller of a pass does that, since the library does not own them.
+/// Whether an action moves a unit's activations. The caller of a pass does this, since the library does not own them.
 constexpr bool moves_activations(Action action) { return copies_input(action) || exchanges(action); }
-/// Whether an action's index is that of a unit and not of a group.
+/// Whether an action's index refers to a unit and not to a group.
 constexpr bool works_on_unit(Action action) { return facts_of(action).kind != ActionKind::on_group; }
-/// Whether it starts a collective.
+/// Whether an action starts a collective.
 constexpr bool communicates(Action action) { return facts_of(action).communicates; }
-/// Whether it may make the host wait for a collective.
+/// Whether an action may make the host wait for a collective.
 constexpr bool may_wait(Action action) { return facts_of(action).may_wait; }
-/// Whether it takes or gives up a slot of a kind.
+/// Whether an action acquires or frees a slot of the given kind.
 constexpr bool has_slot(Action action, SlotKind kind) {
   const ActionFacts& facts = facts_of(action);
   return facts.slot == kind && (facts.takes_slot || facts.frees_slot);
 }
-/// Whether it takes or gives up a slot for gathered weights, or for gradients.
+/// Whether an action acquires or frees a slot for gathered weights, or for gradients.
 /// @{
 constexpr bool has_weight_slot(Action action) { return has_slot(action, SlotKind::weights); }
 constexpr bool has_gradient_slot(Action action) { return has_slot(action, SlotKind::gradient); }

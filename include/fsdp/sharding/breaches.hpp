@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The rules that a schedule may break, and the sentence of each.
+/// The violations that a schedule may contain, and the error message of each.
 ///
-/// To add one: its name and sentence in FSDP_SHARDING_BREACHES, where it is broken (a row of actions.hpp, or
-/// judge.hpp), and a list that breaks it in tests/support/broken_lists.hpp.
+/// To add one, add its name and message to FSDP_SHARDING_BREACHES, detect it in a row of actions.hpp or in judge.hpp,
+/// and add a schedule that triggers it to tests/support/broken_lists.hpp.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 
 namespace fsdp::sharding {
 
-/// Every way in which a list breaks a rule, and its sentence. What stands in braces is filled in from the verdict. This
-/// is a macro because a static_assert takes literals only.
+/// Every violation, with its message. The fields in braces are filled in from the verdict. This is a macro because
+/// static_assert takes literals only.
 #define FSDP_SHARDING_BREACHES(BREACH)                                                                               \
   BREACH(sent_after_wait,                                                                                            \
          "task {other} may wait for a reduction, so that this is sent at a time that depends on timing; put it "     \
@@ -85,21 +85,21 @@ namespace fsdp::sharding {
   BREACH(exchanged_early, "what it moves is not computed yet; put it behind the stage that makes it")                \
   BREACH(exchanged_twice, "task {other} exchanged this already")
 
-/// How a list breaks a rule.
+/// The rule that a schedule breaks.
 enum class Breach : std::uint8_t {
   none,
-/// An enumerator.
+/// Expands to an enumerator.
 #define FSDP_SHARDING_BREACH(name, sentence) name,
   FSDP_SHARDING_BREACHES(FSDP_SHARDING_BREACH)
 #undef FSDP_SHARDING_BREACH
 };
 
-/// Returns the breach's sentence, in which names and numbers are still missing.
+/// Returns the message template of a breach; its fields in braces are not filled in.
 constexpr std::string_view sentence_of(Breach breach) {
   switch (breach) {
     case Breach::none:
       break;
-/// A case of the switch.
+/// Expands to a case of the switch.
 #define FSDP_SHARDING_BREACH(name, sentence) \
   case Breach::name: return sentence;
       FSDP_SHARDING_BREACHES(FSDP_SHARDING_BREACH)

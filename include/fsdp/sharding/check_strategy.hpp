@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What a type lacks to be a sharding strategy, in words, and whether its schedules can run.
+/// Compile-time checks of sharding strategies: they report the members that a type is missing, and whether its
+/// schedules can run.
 ///
-/// Not here: the rules of schedules (judge.hpp), and how they are applied while compiling (own_strategy.hpp). A Stack
-/// of the library's strategies needs neither.
+/// The rules of schedules are in judge.hpp, and their application at compile time is in own_strategy.hpp. A Stack of
+/// the library's own strategies needs neither.
 #pragma once
 
 #include <concepts>
@@ -30,7 +31,7 @@ FSDP_HAS_MEMBER(offloads_optimizer)
 FSDP_HAS_MEMBER(layout)
 FSDP_HAS_MEMBER(keeps_tensors_whole)
 
-/// Whether the optional members that a strategy and its Layout have are of their types.
+/// Checks that the optional members of a strategy and of its Layout have the required types.
 template <class S>
 consteval bool check_optional_parts() {
   static_assert(
@@ -72,8 +73,8 @@ consteval bool check_optional_parts() {
   return true;
 }
 
-/// The library's own strategies, whose schedules tests/sharding/own_strategy_test.cpp judges, so that programs need
-/// not.
+/// Whether a strategy is the library's own. tests/sharding/own_strategy_test.cpp checks the schedules of these
+/// strategies, so programs do not need to.
 /// @{
 template <class S>
 inline constexpr bool judged_by_library = false;
@@ -98,18 +99,18 @@ inline constexpr bool judged_by_library<Reproducible<S>> = judged_by_library<S>;
 template <class First, class... Rest>
 inline constexpr bool judged_by_library<RunTimeStrategy<First, Rest...>> = judged_by_library<First> &&
                                                                            (judged_by_library<Rest> && ...);
-/// The stack of the described strategy has judged it.
+/// The stack of the described strategy has already checked it.
 template <class Across, bool offloads, bool pieces>
 inline constexpr bool judged_by_library<Described<Across, offloads, pieces>> = true;
 /// @}
 
-/// Has `static consteval void check()`, which checks the schedules of a strategy that is not the library's. Only
-/// own_strategy.hpp defines it, so that stacks of the library's strategies do not compile those checks.
+/// Its `static consteval void check()` checks the schedules of a user-defined strategy. Only own_strategy.hpp defines
+/// it, so that stacks of the library's strategies do not compile those checks.
 template <class S>
 struct OwnStrategy;
 
-/// Refuses a strategy whose schedules with default numbers cannot run. What is not judged while compiling is judged
-/// when a module is made, and so are other numbers, models and orders.
+/// Rejects a strategy whose schedules with default numbers cannot run. Schedules that cannot be checked at compile time
+/// are checked when a module is constructed, and so are other numbers, models and orders.
 template <class S>
 consteval void check_schedules() {
   if constexpr (!judged_by_library<S>) {
@@ -124,7 +125,8 @@ consteval void check_schedules() {
 
 }  // namespace detail
 
-/// Says in words what a type lacks to be a sharding strategy, and refuses one whose schedules cannot run.
+/// Reports at compile time which member a type is missing to be a sharding strategy, and rejects a strategy whose
+/// schedules cannot run.
 template <class S>
 consteval bool check_sharding() {
   static_assert(

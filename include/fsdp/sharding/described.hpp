@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A strategy as a value: one type for all strategies whose optimizer state has the same placement and memory.
+/// A type-erased strategy: one type for all strategies whose optimizer state has the same placement and memory space.
 ///
-/// Dry runs take it, so that their code is compiled once for each placement. Each call goes to the strategy itself.
+/// Dry runs use it, so that their code is compiled once for each placement. Each call is forwarded to the strategy.
 #pragma once
 
 #include <memory>
@@ -28,7 +28,7 @@ struct DescribedCalls {
   sharding::Facts (*facts)(const void*);
   sharding::Schedule (*schedule)(const void*, const sharding::Problem&);
   MeshChoice (*mesh)(const void*);
-  buffer::detail::Build build;  ///< of its layout policy
+  buffer::detail::Build build;  ///< build function of the strategy's layout policy
   std::string_view layout_name;
 };
 
@@ -49,9 +49,9 @@ inline constexpr DescribedCalls described_calls = {
 
 }  // namespace detail
 
-/// What the stack of a described strategy can do, where its Meta instance can do more.
+/// Limits of the stack of a described strategy; its Meta instance may support more.
 struct StackLimits {
-  bool has_pieces = true;        ///< strategies of its type may cut steps into pieces
+  bool has_pieces = true;        ///< strategies of its type may split steps into pieces
   bool shares_sequences = true;  ///< several ranks may share a sequence
 };
 
@@ -70,7 +70,7 @@ class AnyDescribed {
     }
   };
 
-  /// Of a Described, the same as of the strategy that it refers to.
+  /// If `strategy` is a Described, the new object refers to the strategy behind it.
   template <class S>
   AnyDescribed(const S& strategy, const StackLimits& limits) : limits_(limits) {
     if constexpr (std::is_base_of_v<AnyDescribed, S>) {
@@ -83,7 +83,7 @@ class AnyDescribed {
     }
   }
 
-  /// Those of the strategy.
+  /// Forwarded to the strategy.
   /// @{
   sharding::Facts facts() const { return calls_->facts(strategy_); }
   sharding::Schedule schedule(const sharding::Problem& problem) const { return calls_->schedule(strategy_, problem); }
@@ -103,7 +103,7 @@ class AnyDescribed {
 /// host memory if `offloads`. `pieces`: see fsdp::may_have_pieces.
 template <class AcrossT, bool offloads, bool pieces>
 struct Described : AnyDescribed {
-  using AtRest = buffer::Shard;  ///< the facts say whether this value replicates
+  using AtRest = buffer::Shard;  ///< default; Facts::whole_at_rest is set if this value replicates
   using Across = AcrossT;
   static constexpr int mesh_axes = 2;
   static constexpr bool axes_by_value = true;
@@ -116,7 +116,8 @@ struct Described : AnyDescribed {
   }
 };
 
-/// An optimizer of whole tensors is checked with the strategy's own type (optim::check_whole_tensors).
+/// Always true here: an optimizer of whole tensors is checked with the strategy's own type
+/// (optim::check_whole_tensors).
 template <class Across, bool offloads, bool pieces>
 inline constexpr bool tensors_whole<Described<Across, offloads, pieces>> = true;
 

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Whether events order what a schedule does where the device and each communicator have a queue of their own, as over
-/// NCCL: the communicators of both axes of a mesh then run side by side.
+/// Checks that events order the tasks of a schedule if the device and each communicator have a separate queue, as with
+/// NCCL: the communicators of both axes of a mesh then run concurrently.
 ///
-/// Every wait is for an event of an earlier task, and all ranks have the same list, so that no two ranks wait for each
-/// other. What is left to show is that of two tasks which use the same memory, and one of which writes it, the later
-/// one waits for the earlier one. The waits are those of ParameterGroup and GroupTasks (tessera/fsdp/module), and of
-/// OffloadedInputs and SequenceExchanges (tessera/fsdp/execution), which have a queue each too.
+/// Every wait is for an event of an earlier task, and all ranks have the same schedule, so no deadlock between ranks is
+/// possible. What remains to be checked is the absence of races: if two tasks use the same memory and one of them
+/// writes it, the later task must wait for the earlier one. The waits are those of ParameterGroup and GroupTasks
+/// (tessera/fsdp/module), and of OffloadedInputs and SequenceExchanges (tessera/fsdp/execution), which also have one
+/// queue each.
 #pragma once
 
 #include <algorithm>
@@ -22,27 +23,29 @@
 
 namespace fsdp::sharding {
 
-/// Two tasks, by number, that use the same memory without an event between them.
+/// Two tasks, by their number in the schedule, that use the same memory without an event between them.
 struct Race {
-  int first = no_task;   ///< the earlier one
-  int second = no_task;  ///< the later one
+  int first = no_task;   ///< number of the earlier task; no_task: there is no race
+  int second = no_task;  ///< number of the later task; no_task: there is no race
   friend constexpr bool operator==(const Race&, const Race&) = default;
 };
 
-/// What a task puts into a queue, and what it waits for.
+/// The work that a task enqueues, and the work that it waits for.
 struct QueuedWork {
-  int task = no_task;                         ///< its number in the schedule
-  Queues::Kind queue = Queues::compute;       ///< works of a queue run one after the other
-  std::array<int, Queues::queues> over = {};  ///< by queue: how many of its works are over when this one begins
+  int task = no_task;                    ///< its number in the schedule
+  Queues::Kind queue = Queues::compute;  ///< its queue; the work of a queue runs in order
+  /// For each queue: number of its work items that have finished when this one begins.
+  std::array<int, Queues::queues> over = {};
   friend constexpr bool operator==(const QueuedWork&, const QueuedWork&) = default;
 };
 
 namespace detail {
 
-/// Follows a placed list and keeps, for each queue, how much of every queue is over when its next work starts.
+/// Simulates a placed schedule. For each queue it tracks, as a vector clock, how many work items of every queue have
+/// finished when the queue's next item starts.
 class EventOrder {
  public:
-  /// `works`: where to list what the tasks enqueue, or nullptr.
+  /// `works`: the list that receives the work items that the tasks enqueue, or nullptr.
   constexpr EventOrder(const Schedule& schedule, const Problem& problem, std::vector<QueuedWork>* works = nullptr)
       : schedule_(schedule),
         problem_(problem),
@@ -59,14 +62,14 @@ class EventOrder {
  private:
   using Queue = Queues::Kind;
   using enum Queues::Kind;
-  /// The number of works of each queue that are over when an event has happened.
+  /// A vector clock: for each queue, the number of work items that have finished when an event has happened.
   using Event = std::array<int, queues>;
 
   struct Access {
     int task = no_task;
-    int number = 0;  ///< among the works of its queue
+    int number = 0;  ///< number of the work item in its queue
   };
-  /// Who used some memory last: one write, and the reads of each queue since.
+  /// The latest accesses to a piece of memory: the last write, and the last read of each queue since then.
   struct Use {
     Queue writer = compute;
     Access written;
@@ -76,12 +79,12 @@ class EventOrder {
     Use use;
     Event free = {};
   };
-  /// What an exchange moves, and where to.
+  /// The send and receive buffers of an exchange, and its completion event.
   struct Moved {
     Use sent, received;
     Event done = {};
   };
-  /// The slot that a group or an input has taken last: its number, or one of its own where its tasks name none.
+  /// The slot that a group or an input acquired last: its number, or a private slot if its tasks specify no number.
   struct Taken {
     int number = -1;
     Slot own;
@@ -122,12 +125,12 @@ class EventOrder {
     ++clocks_[queue][queue];
     return clocks_[queue];
   }
-  /// Returns what has happened to a group or an input.
+  /// Returns an event of a group or of an input.
   constexpr const Event& event(Subject& of, Happened what) {
     return what == Happened::computed ? clocks_[compute] : of[what];
   }
 
-  /// The current task, which was added to `queue`, reads or writes.
+  /// Records that the current task, which was added to `queue`, reads or writes `memory`.
   /// @{
   constexpr void reads(Queue queue, Use& memory) {
     follows(queue, memory.writer, memory.written);
@@ -154,8 +157,8 @@ class EventOrder {
     }
   }
 
-  /// Follows a task by its row of the table. `in_place`: the group's gradient has no slot: computations write its sum,
-  /// which one reduction makes, over the outer axis if there is one.
+  /// Simulates a task as its row of the action table describes. `in_place`: the group's gradient has no slot:
+  /// computations write directly to its sum, which is reduced once, over the outer axis if there is one.
   constexpr void move(Subject& own, bool in_place) {
     const ActionFacts& facts = facts_of(task().action);
     Queue queue = facts.queue;
@@ -203,7 +206,8 @@ class EventOrder {
         writes(compute, of.slot_elements == 0 ? memory(own, Memory::sum) : slot(own, SlotKind::gradient).use);
     }
   }
-  /// The buffer that a computation reads its input from, and the one that it writes the next unit's to; -1: none.
+  /// The buffer from which a computation reads its input, and the buffer to which it writes the next unit's input; -1
+  /// if there is no such buffer.
   /// @{
   constexpr int read_buffer() {
     const bool fetched = task().action == Action::backward && problem_.offloads(task().index);
@@ -221,7 +225,7 @@ class EventOrder {
     if (const int buffer = read_buffer(); buffer >= 0) reads(compute, slot(SlotKind::input, buffer).use);
     if (const int buffer = written_buffer(); buffer >= 0) writes(compute, slot(SlotKind::input, buffer).use);
   }
-  /// A stage, which waits for the exchanges of what it reads.
+  /// Simulates a stage, which waits for the exchanges that deliver its inputs.
   constexpr void compute_stage() {
     const std::vector<Stage> stages = stages_of(problem_.unit(task().index).stages);
     const Stage& stage = stages[static_cast<std::size_t>(task().stage)];
@@ -241,32 +245,35 @@ class EventOrder {
     reads(sequence, own.sent);
     writes(sequence, own.received);
   }
-  /// The buffers of an exchange: two of each kind, which the parts of all units use in turn.
+  /// The buffers of an exchange. There are two for each kind of exchange, which the parts of all units use alternately.
   constexpr Moved& moved(const Stage& exchange) {
     return moved_[2 * static_cast<std::size_t>(exchange.step) + static_cast<std::size_t>(exchange.part % 2)];
   }
   const Schedule& schedule_;
   const Problem& problem_;
   std::vector<QueuedWork>* works_;
-  std::vector<Subject> groups_, inputs_;                                                ///< inputs: by unit
-  std::array<std::vector<Slot>, static_cast<std::size_t>(SlotKind::input) + 1> slots_;  ///< by kind
-  InputHolders holders_;                   ///< for the buffers in forward alone
-  std::array<Moved, 20> moved_ = {};       ///< of each Step, two
-  std::array<Event, queues> clocks_ = {};  ///< by queue: what is over when its next work starts
-  int at_ = 0;                             ///< the current task
+  /// Groups by index, inputs by unit.
+  std::vector<Subject> groups_, inputs_;
+  /// By SlotKind, then by slot number.
+  std::array<std::vector<Slot>, static_cast<std::size_t>(SlotKind::input) + 1> slots_;
+  InputHolders holders_;              ///< used only for the buffers in forward
+  std::array<Moved, 20> moved_ = {};  ///< two for each Step
+  /// Vector clock of each queue: the work that has finished when its next item starts.
+  std::array<Event, queues> clocks_ = {};
+  int at_ = 0;  ///< the current task
   Race race_;
 };
 
 }  // namespace detail
 
-/// Returns the first two tasks of a placed list that use the same memory on queues of their own without an event
-/// between them; a Race of no tasks if there are none. `judge` must accept the list.
+/// Returns the first two tasks of a placed list that use the same memory on different queues without an event between
+/// them; a default Race if there is no race. `judge` must accept the list.
 constexpr Race first_race(const Schedule& placed, const Problem& problem) {
   return detail::EventOrder(placed, problem).run();
 }
 
-/// Returns the works of a placed list on its queues, in the order in which the host enqueues them. `first_race` must
-/// find none in the list.
+/// Returns the work items of a placed list, in the order in which the host enqueues them. The list must be free of
+/// races (`first_race`).
 constexpr std::vector<QueuedWork> queued_works(const Schedule& placed, const Problem& problem) {
   std::vector<QueuedWork> works;
   detail::EventOrder(placed, problem, &works).run();

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Which unit's input each device buffer holds while a list of tasks runs, where inputs are offloaded to host memory.
+/// Tracks which unit's input each device buffer contains while a schedule runs, if inputs are offloaded to host memory.
 ///
-/// A buffer holds an input from the computation that makes it, or from its fetch, to the forward that reads it; an
-/// input that backward reads in place stays until that backward. Copies are not followed here: computations wait for
-/// them (event_order.hpp).
+/// A buffer contains an input from the computation that produces it, or from its fetch, until the forward that reads
+/// it; an input that backward reads in place stays until that backward. Copies are not tracked here: computations wait
+/// for them (event_order.hpp).
 #pragma once
 
 #include <array>
@@ -16,30 +16,30 @@
 
 namespace fsdp::sharding {
 
-/// The holders of the device buffers. `problem` must outlive it.
+/// The unit that occupies each device buffer. `problem` must outlive this object.
 class InputHolders {
  public:
-  static constexpr int nobody = -1;  ///< in place of a unit
+  static constexpr int nobody = -1;  ///< sentinel for a free buffer
 
-  /// At the begin of a pass: all buffers are free.
+  /// Starts at the beginning of a pass: all buffers are free.
   constexpr explicit InputHolders(const Problem& problem)
       : problem_(problem), in_forward_(buffers_of_inputs(problem)) {}
 
   /// Whether the pass offloads any input.
   constexpr bool any() const { return !in_forward_.empty(); }
-  /// The buffer of a unit's input in forward; -1: none.
+  /// Returns the buffer of a unit's input in forward; -1 if it has no buffer.
   constexpr int in_forward(int unit) const { return any() ? in_forward_[static_cast<std::size_t>(unit)] : -1; }
-  /// The unit whose input a buffer holds, or nobody.
+  /// Returns the unit whose input is in a buffer, or nobody.
   constexpr int holder(int buffer) const { return holders_[static_cast<std::size_t>(buffer)]; }
-  /// A buffer that holds nothing; -1: none is free.
+  /// Returns a free buffer; -1 if no buffer is free.
   constexpr int free() const {
     for (int buffer = 0; buffer < input_buffers; ++buffer)
       if (holder(buffer) == nobody) return buffer;
     return -1;
   }
 
-  /// Follows a computation that has run, all of its stages: its input is used up, unless its backward needs it in
-  /// place, and its output is the next unit's input.
+  /// Records a computation of which all stages have run: its input is consumed, unless its backward needs it in place,
+  /// and its output is the next unit's input.
   constexpr void compute(const Task& task) {
     if (!any() || !problem_.ends(task)) return;
     const int last_block = static_cast<int>(problem_.units.size()) - 2;
@@ -47,7 +47,7 @@ class InputHolders {
     if (task.action == Action::forward && in_forward(task.index + 1) >= 0)
       take(in_forward(task.index + 1), task.index + 1);
   }
-  /// Gives a buffer to a unit's input, which was fetched into it.
+  /// Records that a unit's input was fetched into a buffer.
   constexpr void take(int buffer, int unit) { holders_[static_cast<std::size_t>(buffer)] = unit; }
 
  private:

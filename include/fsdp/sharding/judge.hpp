@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The judge of schedules, as a constexpr function that returns a verdict.
+/// The validation of schedules, as a constexpr function that returns a verdict.
 ///
-/// This header is long, since it is constexpr: own_strategy.hpp applies it to strategies while compiling. Code that
-/// judges schedules at run time only includes check.hpp, which lists the rules.
+/// This header is long, since it is constexpr: own_strategy.hpp applies it to strategies at compile time. Code that
+/// validates schedules only at run time includes check.hpp, which lists the rules.
 #pragma once
 
 #include <algorithm>
@@ -23,7 +23,7 @@ namespace detail {
 
 inline constexpr int never = no_task;
 
-/// What the tasks so far did to a group: by mark, the number of the last task that left it, or `never`.
+/// The effect of the tasks so far on a group: for each mark, the number of the last task that set it, or `never`.
 class GroupState {
  public:
   constexpr GroupState() { last_.fill(never); }
@@ -35,22 +35,22 @@ class GroupState {
   std::array<int, mark_count> last_{};
 };
 
-/// What the tasks so far did to a unit's input that is offloaded, within a micro-batch.
+/// The tasks so far of a micro-batch that moved a unit's offloaded input.
 struct InputState {
   int sent = never;
   int fetched = never;
 };
 
-/// What the tasks so far did to a unit that has stages, since its forward began.
+/// The progress of a unit that has stages, since its forward began.
 struct StagesState {
   std::vector<Stage> list;
-  std::vector<int> exchanged;  ///< by stage: the number of the task, or `never`
-  int computed = never;        ///< the last stage
+  std::vector<int> exchanged;  ///< by stage: number of the task that exchanged it, or `never`
+  int computed = never;        ///< the last stage that was computed
 };
 
-/// Applies the rules of check.hpp to the tasks of a list, one after the other: those of actions on groups are in
-/// action_table, those of computations and of what moves activations here. Functions that return bool say whether
-/// the rules hold so far; where they do not, the verdict is complete.
+/// Applies the rules of check.hpp to the tasks of a list, one after the other: the rules of actions on groups are in
+/// action_table, the rules of computations and activation transfers are here. Functions that return bool return whether
+/// the rules are satisfied so far; if not, the verdict is complete.
 class Judge {
  public:
   constexpr Judge(const Schedule& schedule, const Problem& problem)
@@ -77,7 +77,7 @@ class Judge {
   }
 
  private:
-  using Holders = std::vector<int>;  ///< by slot: the number of the task that took it, or `never`
+  using Holders = std::vector<int>;  ///< by slot: number of the task that acquired it, or `never`
 
   constexpr const Task& task() const { return task_at(at_); }
   constexpr const Task& task_at(int number) const { return schedule_[static_cast<std::size_t>(number)]; }
@@ -85,7 +85,7 @@ class Judge {
   /// Whether an earlier pass left all weights gathered.
   constexpr bool begins_gathered() const { return problem_.pass == Pass::generate_again; }
 
-  /// Complete the verdict, for the current task or for another one.
+  /// Complete the verdict, for the current task or for another one; return false.
   /// @{
   constexpr bool refuse(Verdict verdict) { return refuse_at(at_, verdict); }
   constexpr bool refuse_at(int number, Verdict verdict) {
@@ -101,7 +101,7 @@ class Judge {
     const std::size_t count = works_on_unit(task().action) ? problem_.units.size() : problem_.groups.size();
     if (task().index < 0 || static_cast<std::size_t>(task().index) >= count)
       return refuse({.breach = Breach::no_such_index, .number = static_cast<std::int64_t>(count)});
-    // There are never more slots held at once than tasks; a larger number would only waste memory.
+    // At most as many slots are in use at once as there are tasks; a larger number would only waste memory.
     if (task().slot < -1 || task().slot >= static_cast<int>(schedule_.size()))
       return refuse({.breach = Breach::no_slot_number, .number = task().slot});
     const ActionFacts& action = facts_of(task().action);
@@ -114,7 +114,7 @@ class Judge {
     return true;
   }
 
-  /// Judges an action on a group by its row.
+  /// Checks an action on a group by its row of the action table.
   constexpr bool judge(const ActionFacts& action, GroupState& group) {
     for (const ActionRule& rule : action.rules) {
       if (rule.breach == Breach::none || !applies(rule.in)) continue;
@@ -130,7 +130,7 @@ class Judge {
     if (action.may_wait) waited_ = at_;
     return true;
   }
-  /// Whether a rule's case is that of the current task.
+  /// Whether a rule's case applies to the current task.
   constexpr bool applies(Case in) const {
     const GroupFacts& group = problem_.group(task().index);
     switch (in) {
@@ -185,7 +185,7 @@ class Judge {
     holders_.compute(task());
     return true;
   }
-  /// The verdict on a backward whose input is in host memory.
+  /// Returns the verdict for a backward whose input is still in host memory.
   constexpr Verdict unfetched() const {
     for (int later = at_; later < static_cast<int>(schedule_.size()); ++later)
       if (task_at(later) == Task{Action::fetch_input, task().index, task().micro_batch, task_at(later).slot})
@@ -226,7 +226,7 @@ class Judge {
   }
 
   constexpr StagesState& stages() { return units_[static_cast<std::size_t>(task().index)]; }
-  /// A stage comes after the exchanges of what it reads.
+  /// Checks that a stage comes after the exchanges that deliver its inputs.
   constexpr bool compute_stage() {
     StagesState& unit = stages();
     if (task().stage == 0) {
@@ -286,7 +286,8 @@ class Judge {
     return true;
   }
 
-  /// Where a step is cut into pieces, the owner adds one contribution of each: else the sum would depend on the ranks.
+  /// If a step is split into pieces, a shard's owner adds exactly one contribution per piece; otherwise the sum would
+  /// depend on the number of ranks.
   constexpr bool reduced_once_a_piece(int index) {
     const GroupState& group = state(index);
     const auto here = [&](int number) { return number != never && task_at(number).micro_batch == task().micro_batch; };
@@ -309,7 +310,7 @@ class Judge {
     slots[slot] = at_;
     return true;
   }
-  /// Frees the slot that task `by` took.
+  /// Frees the slot that task `by` acquired.
   constexpr bool give_back(Holders& slots, int by) {
     const int slot = task_at(by).slot;
     if (slot < 0) return true;
@@ -329,7 +330,7 @@ class Judge {
   }
   constexpr bool judge_end_of(int index) {
     const GroupState& group = state(index);
-    // Weights may be in flight until their first use, so a release comes after it.
+    // Weights may be in flight until their first use, so they must not be released before it.
     if (group.has(Mark::released) && !group.has(Mark::used))
       return refuse_at(group[Mark::released], {.breach = Breach::not_used});
     if (group.has(Mark::written))
@@ -352,14 +353,14 @@ class Judge {
   InputHolders holders_;
   int at_ = 0;          ///< the current task
   int computed_ = 0;    ///< number of computations so far
-  int waited_ = never;  ///< the last task that may wait, since the last computation
+  int waited_ = never;  ///< number of the last task since the last computation that may wait, or `never`
   Holders weight_slots_, gradient_slots_;
   Verdict verdict_;
 };
 
 }  // namespace detail
 
-/// Returns the first breach of the rules of check.hpp, or a verdict that holds.
+/// Returns the first violation of the rules of check.hpp, or a verdict without a violation.
 constexpr Verdict judge(const Schedule& schedule, const Problem& problem) {
   return detail::Judge(schedule, problem).run();
 }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// For strategies of one's own: checks the schedules of a strategy while compiling.
+/// For user-defined strategies: checks the schedules of a strategy at compile time.
 ///
-/// Include this before the first Stack of a strategy that is not the library's. The Stack then refuses a strategy whose
-/// schedules cannot run, as `static_assert(sharding::holds<Strategy>())` does next to the strategy. A strategy whose
-/// functions are not constexpr needs the header too; its schedules are checked when a module is made, as are other
+/// Include this before the first Stack of a user-defined strategy. The Stack then rejects a strategy whose schedules
+/// cannot run, as `static_assert(sharding::holds<Strategy>())` does next to the strategy. A strategy whose functions
+/// are not constexpr needs the header too; its schedules are checked when a module is constructed, as are other
 /// numbers, models and orders.
 ///
-/// Not here: the rules (judge.hpp).
+/// The rules are in judge.hpp.
 #pragma once
 
 #include <algorithm>
@@ -28,16 +28,16 @@
 
 namespace fsdp::sharding {
 
-/// A small model and a pass over it: embedding, blocks and head, a group each. Where weights are tied, the table of the
-/// embedding is a group that the head uses too. With several micro-batches, collectives overlap computation. Of three
-/// blocks, the first two have their inputs in host memory.
+/// A test case: a small model and a pass over it. The embedding, each block and the head have one group each. If
+/// weights are tied, the embedding's table is a separate group that the head uses too. With several micro-batches,
+/// collectives overlap computation. With three blocks, the inputs of the first two are offloaded to host memory.
 struct Trial {
-  int blocks = 1;           ///< 1 to 3
+  int blocks = 1;           ///< number of blocks, 1 to 3
   bool tied = false;        ///< whether the head uses the embedding's table
-  int micro_batches = 1;    ///< of a step
-  Pass pass = Pass::train;  ///< what the list is for
+  int micro_batches = 1;    ///< number of micro-batches of a step
+  Pass pass = Pass::train;  ///< kind of pass
 
-  /// Returns the problem on a mesh of 4 ranks, or 2 x 2.
+  /// Returns the problem on a mesh of 4 ranks, or of 2 x 2 ranks if the strategy uses the outer axis.
   constexpr Problem problem(const Facts& facts, bool resident) const {
     Problem problem;
     const int head = blocks + 1;
@@ -65,7 +65,7 @@ struct Trial {
   friend constexpr bool operator==(const Trial&, const Trial&) = default;
 };
 
-/// All trials: 1 to 3 blocks, tied or not, 1 and 2 micro-batches, all passes.
+/// All test cases: 1 to 3 blocks, with and without tied weights, 1 and 2 micro-batches, all kinds of pass.
 inline constexpr auto trials = [] {
   std::array<Trial, 3 * 2 * 2 * pass_count> list{};
   std::size_t at = 0;
@@ -77,13 +77,13 @@ inline constexpr auto trials = [] {
   return list;
 }();
 
-/// A sentence as a template argument, which compilers print.
+/// An error message as a template argument, which compilers print.
 struct Sentence {
-  char text[600] = {};  ///< ends with a zero
+  char text[600] = {};  ///< null-terminated
 
-  /// Returns the sentence.
+  /// Returns the message.
   constexpr std::string_view view() const { return text; }
-  /// Adds text to the end; what there is no room for is left out.
+  /// Appends text; text beyond the capacity is dropped.
   constexpr Sentence& operator+=(std::string_view more) {
     const std::size_t size = view().size();
     std::copy_n(more.begin(), std::min(more.size(), sizeof(text) - 1 - size), text + size);
@@ -93,7 +93,7 @@ struct Sentence {
 
 namespace detail {
 
-/// Names of a trial's units and groups.
+/// Names of a test case's units and groups.
 struct TrialNames {
   std::vector<std::string_view> units = {"embedding"};
   std::vector<std::string_view> groups;
@@ -107,7 +107,8 @@ struct TrialNames {
   }
 };
 
-/// What is found out about a schedule: what the judge says of it, and whether events order it (event_order.hpp).
+/// The results of the checks of a schedule: the verdict of `judge`, and the race that was found, if any
+/// (event_order.hpp).
 struct Findings {
   Verdict verdict = {};
   Race race = {};
@@ -116,7 +117,7 @@ struct Findings {
   friend constexpr bool operator==(const Findings&, const Findings&) = default;
 };
 
-/// The schedule of a strategy with default numbers in a trial, and what is found out about it.
+/// The schedule of a strategy with default numbers in a test case, and the results of its checks.
 template <class S>
 struct Tried {
   Problem problem;
@@ -143,7 +144,7 @@ constexpr Findings findings_in(const Trial& trial) {
   return Tried<S>(trial).findings;
 }
 
-/// The sentence of a trial that is refused, and its task.
+/// The error message of a rejected test case, and the invalid task.
 /// @{
 template <class S>
 constexpr Sentence sentence_in(const Trial& trial) {
@@ -161,15 +162,15 @@ constexpr Task task_in(const Trial& trial) {
 }
 /// @}
 
-/// How far the trials of a strategy are good. Where they are not, `known` says whether the next one was judged; it is
-/// not if a function of the strategy is not constexpr, or throws.
+/// The number of leading test cases that a strategy passes. If it does not pass all, `known` is whether the next one
+/// could be checked; this is not possible if a function of the strategy is not constexpr, or throws.
 struct Extent {
-  std::size_t good = 0;  ///< trials
+  std::size_t good = 0;  ///< number of leading test cases that pass
   bool known = true;
 };
 
-/// Whether a trial is good, and known to be. It is evaluated once, as a template argument: if it is no constant, the
-/// second function is left.
+/// Whether a test case passes, and whether this is known. The findings are evaluated once, as a template argument: if
+/// they are not a constant expression, overload resolution selects the second function.
 /// @{
 template <class S, std::size_t number, Findings findings = findings_in<S>(trials[number])>
 constexpr Extent extent_at(int) {
@@ -181,7 +182,7 @@ constexpr Extent extent_at(...) {
 }
 /// @}
 
-/// Each trial is an evaluation of its own, since compilers bound the steps of one.
+/// Each test case is a separate constant evaluation, since compilers limit the number of steps of one evaluation.
 template <class S, std::size_t number = 0>
 constexpr Extent find_extent() {
   if constexpr (number == trials.size()) {
@@ -200,12 +201,13 @@ template <class S>
 requires std::default_initializable<S>
 inline constexpr Extent extent_of<S> = find_extent<S>();
 
-/// The error of a breach.
+/// Expands to the static_assert of a breach.
 #define FSDP_SHARDING_BREACH(name, text) \
   static_assert(breach != Breach::name,  \
                 "fsdp: a sharding strategy's schedule cannot run; `sentence` of the note names the task: " text);
 
-/// Refuses a strategy. Compilers print the arguments: in `sentence` what `check` would say, and the task before it.
+/// Rejects a strategy. Compilers print the template arguments: `sentence` is the message that `check` would throw, and
+/// the arguments before it identify the task.
 template <class Strategy, Trial trial, Breach breach, int task, Action action, int index, Sentence sentence>
 consteval void refuse() {
   static_assert(breach != Breach::none,
@@ -225,12 +227,13 @@ consteval void refuse_in() {
 
 }  // namespace detail
 
-/// Whether a strategy can be judged while compiling: it has a default value, and what makes its schedules is constexpr.
+/// Whether a strategy can be checked at compile time: it is default-constructible, and the functions that produce its
+/// schedules are constexpr.
 template <class S>
 inline constexpr bool judged_while_compiling = detail::extent_of<S>.known;
 
-/// True: the schedules of a strategy with default numbers can run in all trials. Does not compile if one cannot; the
-/// first error then says which rule it breaks, and where.
+/// Returns true if the schedules of a strategy with default numbers can run in all test cases. Does not compile if one
+/// cannot; the first error then reports which rule it breaks, and where.
 template <class S>
 consteval bool holds() {
   static_assert(judged_while_compiling<S>,
@@ -246,7 +249,7 @@ consteval bool holds() {
 
 namespace fsdp::detail {
 
-/// What a Stack asks for (check_strategy.hpp).
+/// The check that a Stack instantiates (check_strategy.hpp).
 template <class S>
 struct OwnStrategy {
   static consteval void check() {

@@ -18,44 +18,47 @@ namespace fsdp::sharding {
 /// The groups of weights that a unit uses, and whether its backward needs them.
 struct UnitUse {
   std::vector<int> groups;             ///< indices of the groups whose weights it uses
-  bool backward_needs_weights = true;  ///< false: it has a backward without weights, as an embedding
-  bool makes_gradients = true;         ///< false: its backward passes gradients on and makes none of its own weights
-  bool offloads_input = false;         ///< in training, its input is in host memory from its forward to its backward
-  Stages stages = {};                  ///< where several ranks share a sequence
+  bool backward_needs_weights = true;  ///< false if its backward does not read the weights, as for an embedding
+  /// False if its backward only propagates activation gradients and makes no weight gradients.
+  bool makes_gradients = true;
+  bool offloads_input = false;  ///< in training, its input is in host memory from its forward to its backward
+  Stages stages = {};           ///< its stages if several ranks share a sequence
 };
 
 /// The properties of a group of weights.
 struct GroupFacts {
   bool resident = false;    ///< whole on every rank at rest: never gathered, its gradient all-reduced once a step
-  bool gathered = true;     ///< false: no computation uses it whole; its rows are sent (RowTable)
-  bool persistent = false;  ///< small tensors: once gathered, rules hold them to the end of the step
-  Across across = Across::nothing;  ///< over the mesh's outer axis
+  bool gathered = true;     ///< false if no computation uses the whole group; its rows are sent instead (RowTable)
+  bool persistent = false;  ///< small tensors: once gathered, they stay gathered to the end of the step
+  Across across = Across::nothing;  ///< what happens over the mesh's outer axis
   bool trainable = true;            ///< frozen weights have no gradient
-  std::int64_t elements = 0;        ///< elements of its tensors, without padding
-  std::int64_t slot_elements = 0;   ///< elements of its slots; 0: used in place, at rest (one rank, or resident)
-  bool weights_at_rest = false;     ///< only its weights are used in place, at rest (one rank that has pieces)
+  std::int64_t elements = 0;        ///< number of elements of its tensors, without padding
+  /// Elements of its slots; 0 if it is used in place in its buffer at rest (one rank, or resident).
+  std::int64_t slot_elements = 0;
+  /// Only its weights are used in place in the buffer at rest (one rank that has pieces).
+  bool weights_at_rest = false;
 
-  /// Elements of its slots for gathered weights; 0: it needs none.
+  /// Returns the number of elements of its slots for gathered weights; 0 if it needs no slot.
   constexpr std::int64_t weight_slot_elements() const { return weights_at_rest ? 0 : slot_elements; }
 };
 
 /// Sizes of the mesh's axes for groups that are not resident.
 struct Axes {
-  int shard = 1;   ///< ranks over which a group is sharded
-  int across = 1;  ///< ranks that hold the same shard
-  int keep = 0;    ///< ranks that together keep the weights after forward; 0: the strategy keeps nothing
+  int shard = 1;   ///< number of ranks over which a group is sharded
+  int across = 1;  ///< number of ranks that hold the same shard
+  int keep = 0;    ///< number of ranks that together keep the weights after forward; 0 if the strategy keeps nothing
 };
 
 /// The kind of pass that a schedule is made for.
 enum class Pass : std::uint8_t {
   train,           ///< all micro-batches of a step, forward and backward
-  evaluate,        ///< forward only; the loss makes no gradient
+  evaluate,        ///< forward only; the loss computes no gradient
   generate,        ///< forward only; the weights that it gathers stay gathered
   generate_again,  ///< forward with the weights that `generate` left gathered
 };
-inline constexpr std::size_t pass_count = 4;  ///< values of Pass
+inline constexpr std::size_t pass_count = 4;  ///< number of values of Pass
 
-/// Returns what a rank does in a pass, for messages.
+/// Returns a pass's name in messages: the activity of a rank in it.
 constexpr std::string_view name_of(Pass pass) {
   switch (pass) {
     case Pass::train: return "training";
@@ -68,29 +71,31 @@ constexpr std::string_view name_of(Pass pass) {
 
 /// One computation of an order.
 struct Computation {
-  Action action = Action::forward;  ///< forward, loss (both in one go) or backward
+  Action action = Action::forward;  ///< forward, loss (forward and backward as one computation) or backward
   int unit = 0;                     ///< index of the unit
   friend constexpr bool operator==(const Computation&, const Computation&) = default;
 };
 
-/// Everything that a strategy may look at when it makes a schedule.
+/// All inputs from which a strategy derives a schedule.
 struct Problem {
-  std::vector<UnitUse> units;      ///< in order
+  std::vector<UnitUse> units;      ///< in the order of forward
   std::vector<GroupFacts> groups;  ///< units refer to them by index
-  Axes axes = {};                  ///< of the mesh
-  int micro_batches = 1;           ///< of a step
-  int pieces = 0;                  ///< see Facts; if above 0, gradients must be reduced in every micro-batch
-  Pass pass = Pass::train;         ///< what the list is for
-  bool overlap = false;            ///< collectives overlap computation, so that a second gradient slot pays off
-  bool keep_last_block = true;     ///< keep the last block's weights gathered through the head
-  /// The computations of a micro-batch, in order; a unit may occur any number of times. Passes that do not train skip
-  /// the backward computations. Empty: forward through all units, the loss in the last one, backward to the first
+  Axes axes = {};                  ///< sizes of the mesh's axes
+  int micro_batches = 1;           ///< number of micro-batches of a step
+  /// Number of pieces of a step (see Facts); if above 0, gradients must be reduced in every micro-batch.
+  int pieces = 0;
+  Pass pass = Pass::train;  ///< kind of pass
+  /// Collectives overlap computation, so that a second gradient slot improves throughput.
+  bool overlap = false;
+  bool keep_last_block = true;  ///< keep the last block's weights gathered through the head
+  /// The computations of a micro-batch, in order; a unit may occur any number of times. Passes other than training skip
+  /// the backward computations. If empty: forward through all units, the loss in the last one, backward to the first
   /// trainable one.
   std::vector<Computation> order = {};
-  /// Whether a group takes the same slot for every use, so that views kept beyond a use (by an autograd engine) are
-  /// valid again in the next.
+  /// Whether a group uses the same slot for every use, so that views that outlive a use (in an autograd engine) are
+  /// valid again in the next use.
   bool fixed_slots = false;
-  /// How long each group is held, in place of Rules::hold; empty: as the rules say. See residency.hpp.
+  /// How long each group stays gathered; replaces Rules::hold unless empty. See residency.hpp.
   std::vector<Hold> holds = {};
 
   /// Return a unit or a group by its index, from 0.
@@ -103,7 +108,7 @@ struct Problem {
   constexpr bool uses_weights(const Task& task) const {
     return computes_forward(task.action) || (computes_backward(task.action) && unit(task.index).backward_needs_weights);
   }
-  /// Whether a computation is its unit's first or last one, of several stages in a row.
+  /// Whether a computation is the first or the last of its unit's consecutive stages.
   /// @{
   constexpr bool begins(const Task& task) const {
     return task.stage == 0 || task.stage == first_backward_stage(unit(task.index).stages);
@@ -114,17 +119,18 @@ struct Problem {
            task.stage + 1 == stage_count(stages);
   }
   /// @}
-  /// Whether it writes the gradients of its unit's trainable groups.
+  /// Whether a computation writes the gradients of its unit's trainable groups.
   constexpr bool writes_gradients(const Task& task) const {
     return pass == Pass::train && computes_backward(task.action) && unit(task.index).makes_gradients;
   }
-  /// Whether its input is sent to host memory and fetched in this pass.
+  /// Whether a unit's input is sent to host memory and fetched in this pass.
   constexpr bool offloads(int index) const { return pass == Pass::train && unit(index).offloads_input; }
   /// Whether k ranks each keep a part of the weights after forward, with k neither 1 nor all ranks of the axis.
   constexpr bool keeps_parts() const { return axes.keep > 1 && axes.keep < axes.shard; }
 };
 
-/// Returns the lowest unit that has a backward: the first with a trainable group; the number of units if there is none.
+/// Returns the lowest unit that has a backward, which is the first with a trainable group; the number of units if no
+/// unit has one.
 constexpr int first_backward(const Problem& problem) {
   int lowest = 0;
   for (const UnitUse& unit : problem.units) {
@@ -137,7 +143,7 @@ constexpr int first_backward(const Problem& problem) {
 
 namespace detail {
 
-/// Adds a computation, stage by stage if its unit has any.
+/// Adds a computation, split into stages if its unit has any.
 constexpr void add_computation(Schedule& list, const Problem& problem, const Task& task) {
   const Stages& stages = problem.unit(task.index).stages;
   if (stages.parts == 0 || task.action == Action::loss) {
@@ -177,12 +183,13 @@ constexpr Schedule computations(const Problem& problem) {
   return list;
 }
 
-inline constexpr int input_buffers = 2;  ///< that inputs which do not stay on the device use in turn
+/// Number of buffers that inputs which do not stay on the device use alternately.
+inline constexpr int input_buffers = 2;
 
 /// Returns, for each unit, the buffer of its input in forward, by the problem's default order: 0 or 1, or -1 for inputs
-/// that stay on the device until their backward, and for the first unit's. Two buffers in turn hold the inputs that
-/// are in host memory in between or that no backward needs, and those of the last two units, whose backward is next.
-/// Empty if no input is offloaded.
+/// that stay on the device until their backward, and for the first unit's. The two buffers alternate between the inputs
+/// that are in host memory in between, the inputs that no backward needs, and the inputs of the last two units, whose
+/// backward is next. Empty if no input is offloaded.
 constexpr std::vector<int> buffers_of_inputs(const Problem& problem) {
   const int units = static_cast<int>(problem.units.size());
   const int lowest = first_backward(problem);

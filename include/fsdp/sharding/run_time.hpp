@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Strategies that are chosen at run time, also by their texts: one type for each placement of optimizer state. All
+/// Strategies that are chosen at run time, for example from text: one type for each placement of optimizer state. All
 /// other differences are run-time values.
 ///
 /// A program that compiles the two types of AnyStrategy supports every strategy of strategies.hpp with every layout.
@@ -21,8 +21,8 @@
 
 namespace fsdp {
 
-/// One of several strategies whose optimizer state has the same placement. Rules, numbers, axes of the mesh, and
-/// whether weights are whole at rest are those of the strategy that it holds.
+/// One of several strategies whose optimizer state has the same placement. It takes its rules, numbers, mesh axes, and
+/// whether weights are whole at rest, from the strategy that it contains.
 template <class First, class... Rest>
 struct RunTimeStrategy {
   static_assert(
@@ -45,7 +45,7 @@ struct RunTimeStrategy {
   std::variant<First, Rest...> strategy{};          ///< the strategy in use, with its numbers
   std::optional<buffer::AnyLayout> other_layout{};  ///< replaces the strategy's own layout
 
-  /// 0: the strategy in use has one axis.
+  /// The number of ranks per group; 0 if the strategy in use has one axis.
   int ranks_per_group() const requires(mesh_axes == 2) {
     return std::visit(
         []<class S>(const S& held) {
@@ -72,7 +72,7 @@ struct RunTimeStrategy {
   }
 };
 
-/// Each of the strategies, plain and Reproducible.
+/// A RunTimeStrategy of each of the strategies, both plain and Reproducible.
 template <class... S>
 using RunTimeStrategyInPieces = RunTimeStrategy<S..., Reproducible<S>...>;
 
@@ -82,7 +82,7 @@ using RunTimeSharded = RunTimeStrategyInPieces<FullyShard<ReshardAfterForward::y
 /// Strategies on a mesh of two axes, with optimizer state replicated over the outer axis.
 using RunTimeGrouped = RunTimeStrategy<FullyShard<ReshardAfterForward::to_group>, HybridShard<RunTimeSharded>,
                                        Reproducible<FullyShard<ReshardAfterForward::to_group>>>;
-/// The same with optimizer state sharded over both axes.
+/// HSDP strategies with optimizer state sharded over both axes.
 using RunTimeHybridFull = HybridShard<RunTimeSharded, OptimizerAcross::sharded>;
 /// Every strategy whose optimizer state is not sharded across groups.
 using RunTimeAny =
@@ -120,15 +120,16 @@ void each_kind(const F& f) {
   } else if constexpr (requires { strategy.inner; }) {
     each_kind<decltype(strategy.inner)>([&](const auto& inner) {
       strategy.inner = inner;
-      if (sharding::facts_of(inner).pieces == 0) f(strategy);  // a group of ranks adds up its gradients first
+      // With pieces, HSDP is not supported: a group of ranks adds up its gradients first.
+      if (sharding::facts_of(inner).pieces == 0) f(strategy);
     });
   } else {
     f(strategy);
   }
 }
 
-/// Returns the strategy of a text; nothing if the type represents no strategy of that name. Throws InputError if a
-/// number is too large; `what` says whose text it is.
+/// Parses a strategy from text; returns nullopt if the type represents no strategy of that name. Throws InputError if a
+/// number is too large; `what` describes the source of the text in the message.
 template <class S>
 std::optional<S> read_strategy(std::string_view text, std::string_view what = "the strategy ") {
   std::optional<S> found;

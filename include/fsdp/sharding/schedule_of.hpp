@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The schedule of a strategy: its own, or the one that its rules imply.
+/// The schedule of a strategy: provided by the strategy, or derived from its rules.
 #pragma once
 
 #include <concepts>
@@ -13,7 +13,7 @@
 
 namespace fsdp::sharding {
 
-/// Returns `make_schedule(rules, problem)` (scheduler.hpp), which the library has compiled.
+/// Returns `make_schedule(rules, problem)` (scheduler.hpp); compiled in the library.
 Schedule schedule_from(const Rules& rules, const Problem& problem);
 
 /// A strategy that provides its own schedule.
@@ -43,7 +43,7 @@ Schedule schedule_of(const S& strategy, const Problem& problem) {
     return schedule_from(strategy.rules(), problem);
 }
 
-/// Returns what a strategy declares about memory: its facts, or those of its rules, and whether its type replicates at
+/// Returns the facts of a strategy: its own, or the facts in its rules. Sets whole_at_rest if its type replicates at
 /// rest.
 template <class S>
 constexpr Facts facts_of(const S& strategy) {

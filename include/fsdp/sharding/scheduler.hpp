@@ -20,24 +20,24 @@ namespace fsdp::sharding {
 
 namespace detail {
 
-/// Computations [first, last], by number, during which a group's gathered weights are held.
+/// The computations [first, last], by number, during which a group's weights stay gathered.
 struct Interval {
   int first;
   int last;
 };
 
-/// What happens to one group during a pass, and how far the schedule has got with it.
+/// The lifetime of one group in a pass, and the part of it that is already in the schedule.
 struct Lifetime {
   std::vector<Interval> gathered;
   std::vector<int> gradient_ends;  ///< the last write to its gradient in each micro-batch
   int first_use = -1;
-  std::size_t issued = 0;    ///< gathers already in the schedule
-  std::size_t released = 0;  ///< releases already in the schedule
-  std::size_t ended = 0;     ///< gradient ends already passed
-  bool crossed = false;      ///< whether it was gathered across already
+  std::size_t issued = 0;    ///< number of gathers already in the schedule
+  std::size_t released = 0;  ///< number of releases already in the schedule
+  std::size_t ended = 0;     ///< number of gradient ends already passed
+  bool crossed = false;      ///< whether its gather over the outer axis is already in the schedule
 };
 
-/// Derives a schedule. Its state describes what the list so far has done.
+/// Derives a schedule. Its state reflects the tasks added so far.
 class Scheduler {
  public:
   constexpr Scheduler(const Rules& rules, const Problem& problem)
@@ -68,22 +68,22 @@ class Scheduler {
 
  private:
   constexpr const Task& at(int k) const { return computes_[static_cast<std::size_t>(k)]; }
-  /// Returns the number of a computation, where all stages of a unit in a row are one.
+  /// Returns the number of a computation, where consecutive stages of a unit count as one.
   constexpr int step(int k) const { return steps_[static_cast<std::size_t>(k)]; }
   constexpr const std::vector<int>& groups_at(int k) const { return problem_.unit(at(k).index).groups; }
   constexpr bool uses_weights(int k) const { return problem_.uses_weights(at(k)); }
 
-  /// Returns how long a group is held in this pass.
+  /// Returns how long a group stays gathered in this pass.
   constexpr Hold hold_of(int group) const {
     const GroupFacts& facts = problem_.group(group);
     if (facts.resident || rules_.hold == Hold::always || problem_.pass == Pass::generate_again) return Hold::always;
     if (facts.persistent || problem_.pass == Pass::generate) return Hold::step;
     if (!problem_.holds.empty()) return chosen_hold(problem_.holds[static_cast<std::size_t>(group)]);
-    // With k = 1 the kept part is the whole group: it is kept by not releasing it.
+    // With k = 1 the kept part is the whole group, so the group is simply not released.
     return problem_.axes.keep == 1 && problem_.axes.shard > 1 ? Hold::micro_batch : rules_.hold;
   }
-  /// Returns a hold of Problem::holds as it applies to the pass. An evaluation is as a step up to its first loss, and
-  /// so takes the same slots: what a step then still holds stays.
+  /// Returns a hold of Problem::holds as it applies to the pass. An evaluation equals a training step up to its first
+  /// loss, and so uses the same slots: groups that the step would still hold then stay gathered.
   constexpr Hold chosen_hold(Hold hold) const {
     return problem_.pass == Pass::evaluate && hold == Hold::micro_batch ? Hold::step : hold;
   }
@@ -91,15 +91,15 @@ class Scheduler {
     return rules_.reduce_every_micro_batch && !problem_.group(group).resident;
   }
 
-  /// Returns the elements that computation `k` needs gathered for this use alone.
+  /// Returns the number of elements that are gathered only for computation `k`.
   constexpr std::int64_t needed(int k) const {
     std::int64_t sum = 0;
     if (uses_weights(k))
       for (int group : groups_at(k)) sum += counts(group) ? problem_.group(group).elements : 0;
     return sum;
   }
-  /// Whether a group counts towards the live bound. Weights that are held for longer than a use do not, nor do tied
-  /// ones.
+  /// Whether a group counts towards the live bound. Tied weights and weights that stay gathered for longer than one use
+  /// do not count.
   constexpr bool counts(int group) const { return hold_of(group) == Hold::use && !is_shared(group); }
 
   constexpr void check_live_bound() const {
@@ -115,8 +115,7 @@ class Scheduler {
                             " elements; raise it to the largest unit's, or cut the model into smaller units");
   }
 
-  /// Whether units that do not follow each other use the group: a tied weight. It is held through a micro-batch at
-  /// least.
+  /// Whether units that are not adjacent use the group: a tied weight. It stays gathered for at least a micro-batch.
   constexpr bool is_shared(int group) const { return shared_[static_cast<std::size_t>(group)] != 0; }
   constexpr void find_shared() {
     std::vector<int> last(problem_.groups.size(), -1);
@@ -150,7 +149,7 @@ class Scheduler {
     }
   }
 
-  /// Merges a group's uses into the intervals during which the rules hold it.
+  /// Merges a group's uses into the intervals during which it stays gathered.
   constexpr std::vector<Interval> held(int group, const std::vector<int>& uses) const {
     const Hold hold = hold_of(group);
     const bool shared = is_shared(group);
@@ -171,7 +170,8 @@ class Scheduler {
     return intervals;
   }
 
-  /// Whether a group stays because it would be gathered again at once. This keeps the last block through the head.
+  /// Whether a group stays gathered because it would be gathered again immediately. This keeps the last block's weights
+  /// through the head.
   constexpr bool stays(int group, int last, int use) const {
     const int depth = rules_.live_bound > 0 ? std::min(rules_.prefetch_depth, 1) : rules_.prefetch_depth;
     if (step(use) - depth > step(last) + 1) return false;
@@ -205,12 +205,14 @@ class Scheduler {
     return true;
   }
 
-  /// Whether the group's shards must be gathered across: each rank's optimizer steps only a part of them.
+  /// Whether the group's shards must be gathered over the outer axis, since each rank's optimizer steps only a part of
+  /// them.
   constexpr bool crosses(const GroupFacts& facts) const {
     return facts.across == Across::shard && problem_.pass != Pass::generate_again;
   }
 
-  /// Returns the groups whose holds or gradients may end with a computation, ascending: its own, and at the end all.
+  /// Returns the groups whose holds or gradients may end after a computation, in ascending order: the unit's own
+  /// groups, or all groups after the last computation.
   constexpr const std::vector<int>& ending_at(int k) const {
     return k + 1 == static_cast<int>(computes_.size()) ? all_ : ascending_[static_cast<std::size_t>(at(k).index)];
   }
@@ -252,7 +254,7 @@ class Scheduler {
   std::vector<int> steps_;                   // [computes_]
   std::vector<char> shared_;                 // [groups]
   std::vector<int> all_;                     // [groups]
-  std::vector<std::vector<int>> ascending_;  // [units]: their groups
+  std::vector<std::vector<int>> ascending_;  // [units]: their groups, ascending
   std::vector<Lifetime> lives_;
   std::int64_t live_ = 0;
   Schedule schedule_;
@@ -260,8 +262,8 @@ class Scheduler {
 
 }  // namespace detail
 
-/// Returns the ordered list that a strategy's rules imply for a problem. Its slots are not yet assigned (slots.hpp).
-/// Throws InputError if the live bound is smaller than a unit, or given where Problem::holds is.
+/// Returns the schedule that follows from a strategy's rules for a problem. Its slots are not assigned yet (slots.hpp).
+/// Throws InputError if the live bound is smaller than a unit, or is combined with Problem::holds.
 constexpr Schedule make_schedule(const Rules& rules, const Problem& problem) {
   return detail::Scheduler(rules, problem).run();
 }

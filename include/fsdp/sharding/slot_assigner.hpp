@@ -45,8 +45,8 @@ class GradientTasks {
   struct Reduction {
     int group = 0;
     bool in_place = false;
-    bool before_last = false;  ///< started before the last computation began
-    bool over = false;         ///< must be complete here
+    bool before_last = false;  ///< it was started before the last computation began
+    bool over = false;         ///< it must be complete at this point
   };
 
   constexpr bool& open(int group) { return groups_[static_cast<std::size_t>(group)].open; }
@@ -65,7 +65,7 @@ class GradientTasks {
     }
   }
 
-  /// Closes the gradients whose reduction is over.
+  /// Closes the gradients whose reduction must be complete here.
   constexpr void close(int micro_batch) {
     for (const Reduction& reduction : reductions_) {
       if (!reduction.over) continue;
@@ -77,12 +77,12 @@ class GradientTasks {
 
   const Problem& problem_;
   std::vector<Group> groups_;
-  std::vector<Reduction> reductions_;  ///< in the order they were started
+  std::vector<Reduction> reductions_;  ///< in the order in which they were started
   Schedule list_;
 };
 
-/// Adds the exchanges of units that have stages, where a list has none, each right behind the stage that makes what it
-/// moves.
+/// Adds the exchanges of units that have stages, unless the list already has exchanges. Each is added directly after
+/// the stage that produces its data.
 constexpr Schedule with_exchanges(const Schedule& schedule, const Problem& problem) {
   const bool complete =
       std::none_of(problem.units.begin(), problem.units.end(),
@@ -102,7 +102,7 @@ constexpr Schedule with_exchanges(const Schedule& schedule, const Problem& probl
   return list;
 }
 
-/// Adds the tasks that send and fetch offloaded inputs, where a list has none, and gives them their buffers.
+/// Adds the tasks that send and fetch offloaded inputs, unless the list already has some, and assigns their buffers.
 class InputTasks {
  public:
   constexpr InputTasks(const Schedule& schedule, const Problem& problem)
@@ -135,7 +135,7 @@ class InputTasks {
     list_.push_back({.action = action, .index = of.index, .micro_batch = of.micro_batch});
     place(list_.back());
   }
-  /// Fetches the inputs that are needed next, as long as a buffer is free.
+  /// Adds fetches of the inputs that are needed next, as long as a buffer is free.
   constexpr void fetch(const Task& after) {
     while (unfetched_ > 0 && holders_.free() >= 0)
       if (problem_.offloads(--unfetched_))
@@ -152,11 +152,11 @@ class InputTasks {
   const Problem& problem_;
   InputHolders holders_;
   bool adds_;
-  int unfetched_ = 0;  ///< in backward: units from this one on have their input on the device
+  int unfetched_ = 0;  ///< in backward: units from this index on have their input on the device
   Schedule list_;
 };
 
-/// The tasks [first, last] of a list during which a group holds a slot.
+/// The tasks [first, last] of a list, by number, during which a group holds a slot.
 struct Held {
   int first = 0;
   int last = 0;
@@ -172,7 +172,7 @@ class SlotNumbers {
     if (problem.fixed_slots) fix(schedule);
   }
 
-  /// Assigns a slot to a task of this kind; leaves other tasks alone.
+  /// Assigns a slot to a task of this kind; does not change other tasks.
   constexpr void number(Task& task) {
     if (!takes_part(task)) return;
     int& held = slot_of_[static_cast<std::size_t>(task.index)];
@@ -189,7 +189,7 @@ class SlotNumbers {
 
  private:
   struct Slot {
-    bool named = false;  ///< by the list itself
+    bool named = false;  ///< the list itself assigns this slot number
     bool taken = false;
   };
 
@@ -210,11 +210,12 @@ class SlotNumbers {
     return slot;
   }
 
-  /// Gives every group the lowest slot that is free whenever it holds one; groups in the order of their first use.
+  /// Assigns to every group the lowest slot that is free during all of the group's holds. Groups are processed in the
+  /// order of their first use.
   void fix(const Schedule& schedule) {
     std::vector<int> order;
     std::vector<std::vector<Held>> held(problem_.groups.size());
-    std::vector<std::map<int, int>> holders;  // by slot: from the first task of each hold to its last
+    std::vector<std::map<int, int>> holders;  // for each slot, a map from the first task of each hold to its last task
     for (int number = 0; const Task& task : schedule) {
       if (takes_part(task)) {
         auto& own = held[static_cast<std::size_t>(task.index)];
@@ -238,7 +239,7 @@ class SlotNumbers {
       for (const Held& hold : own) holders[static_cast<std::size_t>(slot)].emplace(hold.first, hold.last);
     }
   }
-  /// Whether a hold overlaps one of the holders, of which no two overlap.
+  /// Whether a hold in `own` overlaps one in `holders`; those in `holders` do not overlap each other.
   static bool overlap(const std::map<int, int>& holders, const std::vector<Held>& own) {
     return std::any_of(own.begin(), own.end(), [&](const Held& hold) {
       const auto next = holders.lower_bound(hold.last);
@@ -248,14 +249,14 @@ class SlotNumbers {
 
   const Problem& problem_;
   SlotKind kind_;
-  std::vector<int> slot_of_;  ///< by group; -1: it holds none
-  std::vector<int> fixed_;    ///< by group, if slots are fixed
+  std::vector<int> slot_of_;  ///< by group; -1 if the group holds no slot
+  std::vector<int> fixed_;    ///< by group; empty unless Problem::fixed_slots
   std::vector<Slot> slots_;
 };
 
 }  // namespace detail
 
-/// Returns what `assign_slots` (slots.hpp) returns.
+/// The constexpr implementation of `assign_slots` (slots.hpp).
 constexpr Schedule with_slots(const Schedule& schedule, const Problem& problem) {
   const bool has_gradient_tasks =
       std::any_of(schedule.begin(), schedule.end(), [](const Task& task) { return has_gradient_slot(task.action); });

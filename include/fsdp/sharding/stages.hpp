@@ -2,9 +2,9 @@
 /// @file
 /// The stages of a unit whose sequences are shared by several ranks, and the exchanges between them.
 ///
-/// What comes before and after a block's middle (attention) works on this rank's rows; the middle works on all rows of
-/// this rank's heads, in one or more parts, a few heads at a time. An exchange over the ranks that share a sequence
-/// lies between. Two parts are under way at a time, so that the next exchange can run beside the present middle.
+/// The operations before and after a block's middle (attention) process this rank's rows; the middle processes all rows
+/// of this rank's heads, in one or more parts, a few heads at a time. In between is an exchange over the ranks that
+/// share a sequence. Two parts are in flight at a time, so that the next exchange can overlap the current middle.
 #pragma once
 
 #include <cstddef>
@@ -14,20 +14,21 @@
 
 namespace fsdp::sharding {
 
-/// How a unit's computations are cut.
+/// How a unit's computations are split into stages.
 struct Stages {
-  int parts = 0;         ///< of the middle; 0: the unit has no stages, and nothing is exchanged
-  bool replays = false;  ///< backward first computes again what forward did not keep, exchanges included
+  int parts = 0;         ///< number of parts of the middle; 0 if the unit has no stages and no exchanges
+  bool replays = false;  ///< backward first recomputes what forward did not keep, including its exchanges
   friend constexpr bool operator==(const Stages&, const Stages&) = default;
 };
 
-/// What a stage computes, or an exchange moves: first forward's, then those of backward alone.
+/// The computation of a stage, or the data of an exchange. The steps of forward come first, then the steps that only
+/// backward has.
 enum class Step : std::uint8_t {
-  before,    ///< of own rows: what the middle reads
-  to_heads,  ///< exchange: all rows of own heads
-  between,   ///< the middle
-  to_rows,   ///< exchange: own rows of all heads
-  after,     ///< of own rows: the rest of the unit
+  before,    ///< computes the inputs of the middle, for this rank's rows
+  to_heads,  ///< exchange: receives all rows of this rank's heads
+  between,   ///< computes the middle
+  to_rows,   ///< exchange: receives this rank's rows of all heads
+  after,     ///< computes the rest of the unit, for this rank's rows
   after_backward,
   gradient_to_heads,
   between_backward,
@@ -35,13 +36,13 @@ enum class Step : std::uint8_t {
   before_backward,
 };
 
-/// Whether it is an exchange.
+/// Whether a step is an exchange.
 constexpr bool exchanges(Step step) {
   return step == Step::to_heads || step == Step::to_rows || step == Step::gradient_to_heads ||
          step == Step::gradient_to_rows;
 }
 
-/// Returns the step's name, as `--print-schedule` writes it.
+/// Returns the step's name, as `--print-schedule` prints it.
 constexpr std::string_view name_of(Step step) {
   switch (step) {
     case Step::before: return "before";
@@ -60,8 +61,8 @@ constexpr std::string_view name_of(Step step) {
 
 /// One stage, or one exchange.
 struct Stage {
-  Step step = Step::before;  ///< what is computed, or moved
-  int part = 0;              ///< of the middle; `after` and `after_backward` are of all parts
+  Step step = Step::before;  ///< the computation or exchange
+  int part = 0;              ///< part of the middle; 0 for `after` and `after_backward`, which cover all parts
   bool backward = false;     ///< belongs to the unit's backward
   friend constexpr bool operator==(const Stage&, const Stage&) = default;
 };
@@ -93,7 +94,7 @@ constexpr void add_middle(std::vector<Stage>& list, int parts, bool backward) {
 }  // namespace detail
 
 /// Returns a unit's stages and exchanges: those of forward, then those of backward, in the order of computation. A
-/// task's `stage` is a number in this list. An exchange stands right behind the stages that allow it.
+/// task's `stage` is an index in this list. An exchange comes directly after the stages that produce its data.
 constexpr std::vector<Stage> stages_of(const Stages& stages) {
   std::vector<Stage> list;
   if (stages.parts == 0) return list;
@@ -113,14 +114,14 @@ constexpr std::vector<Stage> stages_of(const Stages& stages) {
   return list;
 }
 
-/// Whether a stage makes what an exchange moves.
+/// Whether a stage produces the data of an exchange.
 constexpr bool sends_by(const Stage& stage, const Stage& exchange) {
   if (stage.backward != exchange.backward) return false;
   if (exchange.step == Step::gradient_to_heads) return stage.step == Step::after_backward;
   return stage.part == exchange.part && static_cast<int>(stage.step) + 1 == static_cast<int>(exchange.step);
 }
 
-/// Whether a stage reads what an exchange moves.
+/// Whether a stage reads the data of an exchange.
 constexpr bool reads_from(const Stage& stage, const Stage& exchange) {
   if (stage.backward != exchange.backward || !exchanges(exchange.step)) return false;
   if (exchange.step == Step::to_rows) return stage.step == (exchange.backward ? Step::after_backward : Step::after);

@@ -4,7 +4,7 @@
 ///
 /// To add one, write a struct with the members of the concept here, and add its schedules to
 /// tests/sharding/schedule_test.cpp. For the program, add its type to RunTimeAny (tessera/fsdp/sharding/run_time.hpp).
-/// Texts, flags and help show what it lists in `visit` (tessera/fsdp/core/policy_parts.hpp).
+/// Texts, flags and help are generated from the parts that its `visit` lists (tessera/fsdp/core/policy_parts.hpp).
 #pragma once
 
 #include <tessera/fsdp/core/language.hpp>  // before all others
@@ -40,12 +40,12 @@ inline constexpr PolicyNumber budget_number = {
 
 }  // namespace detail
 
-/// What FullyShard does with a unit's gathered weights between its forward and its backward. `no` keeps them; `yes`
-/// releases them and gathers them again; `to_group` lets each rank of a group keep a part and gathers from these.
+/// How FullyShard treats a unit's gathered weights between its forward and its backward. `no` keeps them; `yes`
+/// releases them and gathers them again; `to_group` keeps a part on each rank of a group and gathers from these parts.
 enum class ReshardAfterForward : std::uint8_t { no, yes, to_group };
 
-/// When gradients are reduced: after every micro-batch, so that only shards are kept in between, or once after the
-/// last, so that unreduced sums are kept.
+/// When gradients are reduced: after every micro-batch, so that only shards are stored in between, or once after the
+/// last, so that unreduced sums are stored.
 enum class ReduceGradients : std::uint8_t { every_micro_batch, last_micro_batch };
 
 /// FSDP2: every tensor is sharded along its first dimension; weights are gathered and gradients reduce-scattered unit
@@ -55,15 +55,15 @@ struct FullyShard {
   static constexpr int mesh_axes = reshard == ReshardAfterForward::to_group ? 2 : 1;
   using AtRest = buffer::Shard;
   using Layout = buffer::PerParameter;
-  int prefetch_depth = 1;  ///< how many computations ahead of its use a gather is issued
-  ReduceGradients reduce = ReduceGradients::every_micro_batch;  ///< when gradients become shards
-  int group = 1;  ///< to_group: ranks that together keep the weights after forward
-  /// yes: most bytes of the slots for gathered weights, within which weights are held for longer, so that less is
-  /// gathered (sharding::Facts); 0: no bound, and all are released.
+  int prefetch_depth = 1;  ///< number of computations by which a gather is issued before its use
+  ReduceGradients reduce = ReduceGradients::every_micro_batch;  ///< when gradients are reduce-scattered
+  int group = 1;  ///< to_group: number of ranks that together keep the weights after forward
+  /// With `yes`: upper bound for the bytes of the slots for gathered weights; within it, weights stay gathered for
+  /// longer, so that less is gathered (sharding::Facts). 0: no bound, and all weights are released after each use.
   std::int64_t budget = 0;
 
   int ranks_per_group() const requires(mesh_axes == 2) { return group; }
-  /// Throws InputError for a budget beside `no` or `to_group`.
+  /// Throws InputError for a budget in combination with `no` or `to_group`.
   constexpr sharding::Rules rules() const {
     if (reshard != ReshardAfterForward::yes && budget != 0)
       throw InputError(
@@ -110,10 +110,11 @@ struct Zero2 {
 struct Zero3 {
   using AtRest = buffer::Shard;
   using Layout = buffer::Flat;
-  int prefetch_depth = 1;                  ///< how many computations ahead of its use a gather is issued
-  std::int64_t persistence_threshold = 0;  ///< elements of a tensor; larger ones are gathered for each use
-  std::int64_t live_bound = 0;             ///< most elements gathered at a time for single uses; 0: no bound
-  std::int64_t budget = 0;                 ///< as FullyShard's, persistent tensors included; not beside a live bound
+  int prefetch_depth = 1;                  ///< number of computations by which a gather is issued before its use
+  std::int64_t persistence_threshold = 0;  ///< in elements; larger tensors are gathered for each use
+  /// Upper bound for the elements gathered at the same time for single uses; 0: no bound.
+  std::int64_t live_bound = 0;
+  std::int64_t budget = 0;  ///< as in FullyShard, including persistent tensors; not with a live bound
 
   constexpr sharding::Rules rules() const {
     return {.facts = {.persistence_threshold = persistence_threshold, .budget = budget},
@@ -154,13 +155,13 @@ typename S::Layout layout_of(const S& strategy) {
     return {};
 }
 
-/// What HybridShard does with main weights and optimizer state over the mesh's outer axis.
+/// The placement of HybridShard's main weights and optimizer state over the mesh's outer axis.
 enum class OptimizerAcross : std::uint8_t { replicated, sharded };
 
 /// HSDP: the strategy Inner within groups of consecutive ranks, each of which holds a whole model. Gradients are
-/// reduced within a group as Inner does, and between groups once per step. If the optimizer is sharded between groups
-/// too (HFSDP), the latter is a reduce-scatter, and updated weights are gathered between groups at their first use in a
-/// step.
+/// reduced within a group as Inner specifies, and between groups once per step. If optimizer state is sharded between
+/// groups too (HFSDP), the reduction between groups is a reduce-scatter, and updated weights are gathered between
+/// groups at their first use in a step.
 template <class Inner, OptimizerAcross optimizer = OptimizerAcross::replicated>
 struct HybridShard {
   static_assert(std::is_same_v<typename Inner::AtRest, buffer::Shard>,
@@ -178,12 +179,12 @@ struct HybridShard {
   using AtRest = buffer::Shard;
   using Across = std::conditional_t<optimizer == OptimizerAcross::replicated, buffer::Replicate, buffer::Shard>;
   using Layout = typename Inner::Layout;
-  int group = 1;  ///< ranks per group
+  int group = 1;  ///< number of ranks per group
   Inner inner{};  ///< the strategy within a group, with its numbers
 
   Layout layout() const { return layout_of(inner); }
   std::string text() const { return listed_text(*this); }
-  /// Lists the inner strategy behind its own, as in "hybrid:2:full:zero3"; an inner fsdp2 is not named.
+  /// Lists its own parts, then the inner strategy, as in "hybrid:2:full:zero3"; an inner fsdp2 is omitted.
   void visit(PolicyParts& parts) {
     parts.word("hybrid");
     parts.number(detail::group_number, group);
@@ -201,7 +202,7 @@ struct HybridShard {
     rules.facts = facts();
     return rules;
   }
-  /// Returns the inner strategy's own schedule. The problem says what crosses the outer axis.
+  /// Returns the inner strategy's own schedule. The problem specifies the communication over the outer axis.
   sharding::Schedule schedule(const sharding::Problem& problem) const requires sharding::GivesSchedule<Inner> {
     return inner.schedule(problem);
   }
@@ -220,7 +221,7 @@ struct Offload : Strategy {
   }
 };
 
-/// A strategy with another layout policy; `policy` holds the layout's numbers.
+/// A strategy with a different layout policy.
 template <class Strategy, buffer::LayoutPolicy L>
 struct WithLayout : Strategy {
   using Layout = L;
@@ -241,10 +242,10 @@ template <class Inner, OptimizerAcross optimizer>
 inline constexpr bool is_hybrid<HybridShard<Inner, optimizer>> = true;
 }  // namespace detail
 
-/// A strategy whose steps have the same bits on any number of ranks. A step's batch is cut into `pieces` pieces
-/// (sharding::piece_of), gradients are reduced after every piece, in the order of the pieces, and norms and losses are
-/// summed independently of the ranks. Zero1 then acts as Zero2. Even on one rank, gradients take a slot and are rounded
-/// to the wire type.
+/// A strategy whose steps are bit-identical on any number of ranks. A step's batch is split into `pieces` pieces
+/// (sharding::piece_of), gradients are reduced after every piece, in the order of the pieces, and the sums of norms and
+/// losses do not depend on the number of ranks. Zero1 then acts as Zero2. Even on one rank, gradients use a slot and
+/// are rounded to the wire type.
 template <class Strategy>
 struct Reproducible : Strategy {
   static_assert(
@@ -257,7 +258,7 @@ struct Reproducible : Strategy {
   static_assert(
       !requires(Strategy held) { held.strategy.index(); },
       "fsdp: Reproducible is of one strategy, and a RunTimeStrategy holds several; put Reproducible inside it");
-  int pieces = 1;  ///< of a step's batch; at least 1
+  int pieces = 1;  ///< number of pieces of a step's batch; at least 1
 
   constexpr sharding::Facts facts() const {
     sharding::Facts facts = sharding::facts_of(static_cast<const Strategy&>(*this));
@@ -282,15 +283,15 @@ struct Reproducible : Strategy {
 };
 
 /// A sharding strategy: the placement at rest of weights, gradients and optimizer state, a layout, and either rules
-/// that imply a step's schedule or a schedule of its own.
+/// from which a step's schedule is derived or its own schedule.
 template <class S>
 concept ShardingStrategy = std::copyable<S> && buffer::Placement<typename S::AtRest> &&
     buffer::LayoutPolicy<typename S::Layout> && requires(const S strategy) {
   requires sharding::GivesRules<S> ||(sharding::GivesSchedule<S> && sharding::GivesFacts<S>);
 };
 
-/// Whether values of a strategy type may cut steps into pieces: it is a Reproducible, or holds one. Only such stacks
-/// compile the code for pieces.
+/// Whether values of a strategy type may split steps into pieces: the type is a Reproducible, or contains one. Only
+/// such stacks compile the code for pieces.
 template <class S>
 inline constexpr bool may_have_pieces = requires(const S strategy) {
   strategy.pieces;
@@ -306,7 +307,7 @@ template <class S>
 requires requires { S::mesh_axes; }
 inline constexpr int mesh_axes_of<S> = S::mesh_axes;
 
-/// Whether values of a strategy type work on one axis or on two: ranks_per_group() is then 0 for one.
+/// Whether the number of mesh axes depends on the value of a strategy type: ranks_per_group() is then 0 for one axis.
 template <class S>
 inline constexpr bool axes_by_value = false;
 template <class S>
@@ -315,7 +316,7 @@ inline constexpr bool axes_by_value<S> = S::axes_by_value;
 
 /// The axes of the mesh that a value of a strategy type works on.
 struct MeshChoice {
-  std::optional<int> ranks_per_group = {};  ///< the ranks of the inner axis; none: there is one axis
+  std::optional<int> ranks_per_group = {};  ///< number of ranks of the inner axis; nullopt if there is one axis
   bool by_value = false;                    ///< other values of its type work on another number of axes
 };
 
@@ -348,7 +349,7 @@ struct AcrossOf<S> {
 template <class S>
 using OptimizerPlacement = typename detail::AcrossOf<S>::Type;
 
-/// Whether a rank holds every tensor that it steps as a whole, as optimizers of whole matrices need.
+/// Whether every tensor that a rank steps is whole on that rank, as optimizers of whole matrices require.
 template <class S>
 inline constexpr bool tensors_whole = std::is_same_v<typename S::AtRest, buffer::Replicate> ||
                                       (buffer::keeps_tensors_whole<typename S::Layout> &&

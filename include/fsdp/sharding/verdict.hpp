@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What a judge says of a schedule: a value, from which the sentence is made, at run time or while compiling.
+/// The result of validating a schedule: a value from which the error message is built, at run time or at compile time.
 ///
-/// Not here: the rules and their sentences (breaches.hpp).
+/// The rules and their messages are in breaches.hpp.
 #pragma once
 
 #include <algorithm>
@@ -16,26 +16,26 @@
 
 namespace fsdp::sharding {
 
-/// In place of the number of a task.
+/// Sentinel for the number of a task.
 inline constexpr int no_task = -1;
 
-/// What a judge says: the first breach of a rule that it found, and what its sentence names. A list without a breach is
-/// good.
+/// The result of `judge`: the first violation that it found, and the numbers that its message mentions. A list without
+/// a violation is valid.
 struct Verdict {
-  Breach breach = Breach::none;  ///< what is wrong; none: nothing
-  int at = no_task;              ///< number of the task that breaks the rule; no_task: the list as a whole
-  int other = no_task;           ///< number of another task that the rule depends on; no_task: none
+  Breach breach = Breach::none;  ///< the violation; none if the list is valid
+  int at = no_task;              ///< number of the task that breaks the rule; no_task for the list as a whole
+  int other = no_task;           ///< number of another task that the rule depends on; no_task if there is none
   int group = 0;                 ///< index of the group of weights, or of the unit, that the breach is about
-  std::int64_t number = 0;       ///< of units, groups, tasks, or of a slot
-  Task expected = {};            ///< the computation or exchange that should come
+  std::int64_t number = 0;       ///< a number of units, groups or tasks, or a slot's number
+  Task expected = {};            ///< the computation or exchange that was expected
 
   /// Whether the list breaks no rule.
   constexpr bool holds() const { return breach == Breach::none; }
   friend constexpr bool operator==(const Verdict&, const Verdict&) = default;
 };
 
-/// Writes the sentence of a verdict to the end of a `Text`, which has `+= std::string_view`. `NameLists` has the lists
-/// `units` and `groups` of strings.
+/// Appends the message of a verdict to a `Text`, which has `+= std::string_view`. `NameLists` has the lists `units` and
+/// `groups` of strings.
 template <class Text, class NameLists>
 class SentenceWriter {
  public:
@@ -43,7 +43,7 @@ class SentenceWriter {
   constexpr SentenceWriter(Text& text, const Schedule& schedule, const Problem& problem, const NameLists& names)
       : text_(text), schedule_(schedule), problem_(problem), names_(names) {}
 
-  /// Adds the sentence of a verdict that breaks a rule.
+  /// Appends the message of a verdict that has a violation.
   constexpr void write(const Verdict& verdict) {
     text_ += "sharding: ";
     if (verdict.at != no_task) {
@@ -114,7 +114,7 @@ class SentenceWriter {
     text_ += of_unit ? "unit " : "group ";
     add_number(task.index);
   }
-  /// A task's neighbourhood: " [training, tasks 2 to 4: gather block 0, forward block 0, release block 0]".
+  /// The tasks around a task: " [training, tasks 2 to 4: gather block 0, forward block 0, release block 0]".
   constexpr void add_context(int at) {
     constexpr int near = 2;
     const int begin = std::max(at - near, 0);
