@@ -25,7 +25,7 @@ using Choice = std::vector<Hold>;
 
 constexpr std::size_t index_of(Hold hold) { return static_cast<std::size_t>(hold); }
 
-/// Searches for the best choice. Numbers are elements.
+/// Searches for the best choice. All sizes are in elements.
 class Search {
  public:
   Search(FunctionRef<Schedule(const Problem&)> schedule_of, std::span<const Problem> steps,
@@ -36,9 +36,10 @@ class Search {
     bound_ = least_gathered_within(budget_, elements(), options_);
   }
 
-  /// Runs the search. Nothing is found where nothing fits; `least_slots` is then the least that was seen to do.
+  /// Runs the search. If no choice fits, none is found; `least_slots` is then the smallest total of slots seen.
   void run() {
-    for (const Hold hold : {Hold::micro_batch, Hold::step}) {  // the many lists of a deep model are seldom needed
+    // Early exit: a deep model seldom needs the full search, which builds many schedules.
+    for (const Hold hold : {Hold::micro_batch, Hold::step}) {
       const Choice all(groups(), hold);
       if (gathered(all) == bound_ && fits(all)) return keep_better(all);
     }
@@ -56,7 +57,7 @@ class Search {
   bool found() const { return !best_.empty(); }
   std::int64_t least_slots() const { return least_slots_; }
 
-  /// Returns the best choice, in elements for bytes.
+  /// Returns the best choice; its byte fields are in elements.
   Residency result() {
     return {.holds = best_,
             .slot_bytes = slots(best_),
@@ -68,7 +69,8 @@ class Search {
  private:
   std::size_t groups() const { return problems_.front().groups.size(); }
   std::int64_t elements_of(std::size_t group) const { return problems_.front().groups[group].weight_slot_elements(); }
-  /// Whether it matters how long a group is held: it takes slots, and it is not persistent. Only such groups count.
+  /// Whether the hold of a group makes a difference: it needs slots, and it is not persistent. Only such groups are
+  /// counted.
   bool has_choice(std::size_t group) const {
     return elements_of(group) > 0 && !problems_.front().groups[group].persistent;
   }
@@ -78,7 +80,8 @@ class Search {
     return list;
   }
 
-  /// Adds `hold` to the options of all groups. Steps are looked at, with all groups held so.
+  /// Adds `hold` to the options of all groups, measured on the schedules of the steps in which all groups have this
+  /// hold.
   void observe(Hold hold) {
     std::vector<HoldOption> seen(groups(), {.hold = hold});
     for (Problem problem : problems_) {
@@ -104,8 +107,8 @@ class Search {
     return sum;
   }
 
-  /// Returns the choice of single uses, but for tied groups that are held for longer where the slots then take less: in
-  /// a slot of their own they leave the others to smaller groups.
+  /// Returns the choice of single uses, except that tied groups get a longer hold if the slots then need less memory: a
+  /// tied group with a separate slot leaves the other slots to smaller groups.
   Choice least_room() {
     Choice choice(groups(), Hold::use);
     for (std::size_t group = 0; group < groups(); ++group) {
@@ -122,7 +125,7 @@ class Search {
     return choice;
   }
 
-  /// Returns the elements of the slots of all passes; of the first ones, if those are more than `enough`.
+  /// Returns the number of elements of the slots of all passes; stops early at a partial number above `enough`.
   std::int64_t slots(const Choice& choice, std::int64_t enough = std::numeric_limits<std::int64_t>::max()) {
     SlotSizes sizes;
     std::int64_t sum = 0;
@@ -142,7 +145,8 @@ class Search {
     best_gathered_ = gathered(choice);
   }
 
-  /// Holds groups for longer, one after the other, as long as they fit. Does nothing if the choice itself does not.
+  /// Extends the holds of groups one by one, as long as the choice fits. Does nothing if the initial choice does not
+  /// fit.
   void lengthen(Choice choice) {
     const std::int64_t needed = slots(choice);
     least_slots_ = std::min(least_slots_, needed);
@@ -155,15 +159,16 @@ class Search {
     keep_better(choice);
   }
 
-  /// A longer hold of a group, and the gathers that it saves: gathered elements saved for each element held.
+  /// A longer hold of a group, and the number of gathers that it saves: saved gathered elements per element of the
+  /// group.
   struct Move {
     std::size_t group;
     Hold hold;
     std::int64_t saved_gathers;
   };
-  /// Returns all, the most saving first; of equally saving ones the largest, since small ones still fit later; of
-  /// equally large ones every other, since those between then take turns in one slot: none is gathered ahead of its
-  /// neighbour.
+  /// Returns all moves, sorted by saved gathers in descending order. Among equal savings larger groups come first,
+  /// since small ones may still fit later. Among equal sizes every other group comes first: the groups in between then
+  /// alternate in one slot, and none is gathered ahead of its neighbour.
   std::vector<Move> moves() const {
     std::vector<Move> list;
     for (std::size_t group = 0; group < groups(); ++group)
@@ -177,8 +182,8 @@ class Search {
     return list;
   }
 
-  /// Fills `columns_` and `live_` for the shortest holds. Computations at which the same groups are held under every
-  /// option make one column.
+  /// Fills `columns_` and `live_` for the shortest holds. Computations during which the same groups are held under
+  /// every option share one column.
   void make_columns() {
     std::vector<std::vector<char>> columns;
     for (std::size_t k = 0; k < options_.front().front().live.size(); ++k) {
@@ -197,16 +202,16 @@ class Search {
     }
     for (std::size_t group = 0; group < groups(); ++group) add_live(group, Hold::use, 1);
   }
-  /// Adds what a group holds to `live_`, or takes it away.
+  /// Adds a group's live elements to `live_`, or subtracts them (`sign`).
   void add_live(std::size_t group, Hold hold, std::int64_t sign) {
     const std::vector<std::int64_t>& held = held_[all_holds.size() * group + index_of(hold)];
     for (std::size_t k = 0; k < live_.size(); ++k) live_[k] += sign * held[k];
   }
 
-  /// Tries all holds of the groups from `group` on, which `choice` holds for their uses: `sum` is what it gathers.
-  /// Leaves out choices that cannot be better, and those whose weights alone exceed the budget while a unit computes:
-  /// what is live is never more than its slots. A hold that saves nothing may do good, since other slots are then the
-  /// lowest; it is tried last.
+  /// Tries all holds of the groups from `group` on, for which `choice` has Hold::use; `sum` is the number of elements
+  /// that `choice` gathers. Prunes choices that cannot be better, and choices whose live weights alone exceed the
+  /// budget during a computation, since the slots are at least as large as the live weights. A hold that saves no
+  /// gathers may still help, since it changes the slot assignment of other groups; it is tried last.
   void try_all(std::size_t group, Choice& choice, std::int64_t sum) {
     if (best_gathered_ == bound_ || best_possible(group, sum) >= best_gathered_) return;
     if (group == groups()) {
@@ -234,11 +239,12 @@ class Search {
 
   FunctionRef<Schedule(const Problem&)> schedule_of_;
   std::int64_t budget_;
-  std::vector<Problem> problems_;                 ///< of all passes, the counted ones, which are longer, last
+  /// Problems of all passes; the counted ones, which are longer, come last.
+  std::vector<Problem> problems_;
   std::vector<std::vector<HoldOption>> options_;  ///< by group and hold
   std::int64_t bound_ = 0;
   std::vector<std::vector<std::int64_t>> held_;  // [groups * holds, columns]
-  std::vector<std::int64_t> live_;               // [columns]: of the choice at hand
+  std::vector<std::int64_t> live_;               // [columns]: live elements of the current choice
   Choice best_;
   std::int64_t best_gathered_ = std::numeric_limits<std::int64_t>::max();
   std::int64_t least_slots_ = std::numeric_limits<std::int64_t>::max();

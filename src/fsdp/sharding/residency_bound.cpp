@@ -10,10 +10,10 @@
 namespace fsdp::sharding {
 namespace {
 
-/// A step from one option of a group to a longer one.
+/// A transition from one option of a group to a longer one.
 struct Increment {
-  double saved = 0;  ///< elements that are not gathered
-  double held = 0;   ///< more elements held, summed over computations
+  double saved = 0;  ///< gathered elements that it saves
+  double held = 0;   ///< additional elements held, summed over computations
 
   double saved_for_each() const { return held > 0 ? saved / held : std::numeric_limits<double>::infinity(); }
 };
@@ -25,8 +25,8 @@ double held_by(const HoldOption& option, std::int64_t elements, std::size_t firs
   return static_cast<double>(times) * static_cast<double>(elements);
 }
 
-/// Appends the increments of a group from its first option on, the best for each element held first: the upper hull of
-/// its options.
+/// Appends the increments of a group, starting at its first option, in descending order of savings per element held:
+/// the upper hull of its options.
 void append_increments(std::vector<Increment>& increments, const std::vector<HoldOption>& options,
                        const std::vector<double>& held) {
   const auto increment = [&](std::size_t from, std::size_t to) {
@@ -72,7 +72,7 @@ std::int64_t least_gathered_within(std::int64_t budget, const std::vector<std::i
   double saved = most_saved(budget, elements, options, 0, computations);
   for (std::size_t k = 0; k < computations; ++k)
     saved = std::min(saved, most_saved(budget, elements, options, k, k + 1));
-  // What is saved is whole; more than the sums of doubles are off is added first.
+  // The savings are an integer. Before rounding down, a margin larger than the rounding error of the sums is added.
   return without - static_cast<std::int64_t>(std::floor(saved * (1 + 1e-14) + 1e-6));
 }
 
