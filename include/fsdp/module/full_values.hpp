@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Collects whole gradients, and other values that ranks hold per shard, for inspection.
+/// Collects whole gradients, and other values that ranks store per shard, for inspection.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +22,7 @@
 namespace fsdp {
 namespace detail {
 
-/// Shards of one parameter that a rank owns, by their index in the module.
+/// Returns the indices in the module of the shards of one parameter that this rank owns.
 template <class Stack>
 std::vector<std::size_t> owned_shards(const ShardedModule<Stack>& module, const Parameter& parameter) {
   std::vector<std::size_t> list;
@@ -36,7 +36,7 @@ std::vector<std::size_t> owned_shards(const ShardedModule<Stack>& module, const 
 }  // namespace detail
 
 /// Calls f(parameter, tensor) on every rank with the whole tensor, in host memory, of each trained parameter whose name
-/// matches one of `names`. `values(i)` is this rank's part of shard i; `Space`, the memory space of the parts. One
+/// matches one of `names`. `values(i)` returns this rank's values for shard i, which are in memory space `Space`. One
 /// parameter is collected at a time, in memory that is not part of the plan. Collective.
 template <class Space, class Stack, class Values, class F>
 void with_full_values(ShardedModule<Stack>& module, const std::vector<std::string>& names, Values values, F f) {
@@ -51,7 +51,7 @@ void with_full_values(ShardedModule<Stack>& module, const std::vector<std::strin
       if (!matches_any(names, parameter.name)) continue;
       const std::vector<std::size_t> mine = detail::owned_shards(module, parameter);
       std::vector<float> whole(static_cast<std::size_t>(parameter.shape.numel()));
-      std::vector<std::array<std::int64_t, 2>> ranges(ranks);  // begin and count of each rank's next shard
+      std::vector<std::array<std::int64_t, 2>> ranges(ranks);  // begin and element count of each rank's next shard
       for (std::size_t next = 0;; ++next) {
         std::array<std::int64_t, 2> own{};
         if (next < mine.size()) {
@@ -75,8 +75,8 @@ void with_full_values(ShardedModule<Stack>& module, const std::vector<std::strin
   }
 }
 
-/// The same for gradients as they are at rest: reduced over ranks, and scaled by a loss scale if there is one. Call it
-/// between a training pass and the step. Throws LogicError if there was no such pass.
+/// The same for gradients at rest: reduced over ranks, and scaled by the loss scale if there is one. Call it between a
+/// training pass and the step. Throws LogicError if no training pass was finished since the last step.
 template <class Stack, class F>
 void with_full_gradients(ShardedModule<Stack>& module, const std::vector<std::string>& names, F f) {
   require(module.progress().state == PassProgress::State::idle && module.progress().has_gradients,

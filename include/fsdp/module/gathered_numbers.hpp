@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A few numbers of every rank, gathered on the device without blocking the host.
+/// An all-gather of a few numbers per rank, on the device and without blocking the host.
 #pragma once
 
 #include <array>
@@ -26,13 +26,13 @@ class GatheredNumbers {
         block_(ledger, device::MemoryKind::scratch,
                communicator.size() * count * static_cast<std::int64_t>(sizeof(T))) {}
 
-  /// Returns this rank's numbers, to be written before `gather`.
+  /// Returns the buffer for this rank's numbers, to be written before `gather`.
   Tensor<T> own() const {
     const std::int64_t count = counts_.front();
     return {reinterpret_cast<T*>(block_.data()) + communicator_->rank() * count, {count}};
   }
-  /// Gathers every rank's numbers, as written by work already enqueued on its `queue`. Returns [ranks, count], for work
-  /// enqueued on `queue` after this call.
+  /// Gathers every rank's numbers, as written by work already enqueued on that rank's `queue`. Returns a tensor [ranks,
+  /// count], for use by work enqueued on `queue` after this call.
   Tensor<const T> gather(typename Device::Queue& queue, comm::Label label) {
     const Tensor<T> all(reinterpret_cast<T*>(block_.data()), {communicator_->size(), counts_.front()});
     if (communicator_->size() > 1) {

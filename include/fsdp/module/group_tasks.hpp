@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The tasks of a schedule that move weights and gradients.
+/// Executes the tasks of a schedule that move weights and gradients.
 ///
-/// A group is gathering from its gather until a unit uses it, and reducing from its reduction until its slot is closed;
-/// long computations let those collectives progress.
+/// A group counts as gathering from its gather until a unit uses it, and as reducing from its reduction until its slot
+/// is closed. Long computations call `progress` for these groups.
 #pragma once
 
 #include <cstddef>
@@ -24,14 +24,14 @@ class GroupTasks {
   using Accumulate = typename Module::Accumulate;
   using Event = typename Module::Device::Event;
 
-  /// `module` must outlive it. `reduces`: whether gradients are reduced, or dropped instead.
+  /// `module` must outlive it. `reduces`: whether gradients are reduced; if not, they are dropped.
   explicit GroupTasks(Module& module, bool reduces = true) : module_(module), reduces_(reduces) {}
 
   /// Starts a training step: the next reduction of each gradient overwrites the gradients at rest.
   void begin_step() {
     for (auto& group : module_.groups()) group.begin_step(module_.stream());
   }
-  /// Collectives of the pass start after `start`.
+  /// Begins a pass, whose collectives start after the event `start`.
   void begin_pass(const Event& start) {
     start_ = start;
     module_.free_slots(start);
@@ -40,7 +40,8 @@ class GroupTasks {
   void end_pass() {
     for (auto& group : module_.groups()) group.end_pass(module_.stream());
   }
-  /// Ends a pass that an exception has left: waits for the collectives that it has started, and drops what it gathered.
+  /// Ends a pass that was interrupted by an exception: waits for the collectives that it has started, and drops its
+  /// gathered weights.
   void abandon_pass() {
     for (auto& group : module_.groups()) group.abandon_pass(module_.stream());
     module_.close_slots();
@@ -69,7 +70,7 @@ class GroupTasks {
     }
   }
 
-  /// Whether `execute` of this task would make the host wait for a collective. Lets it progress.
+  /// Whether `execute` of this task would make the host wait for a collective. Lets that collective progress.
   bool would_wait(const sharding::Task& task) {
     // Asynchronous devices wait on queues, not on the host; and no event may be queried during graph capture.
     if constexpr (Module::Device::asynchronous)
@@ -90,7 +91,7 @@ class GroupTasks {
       std::erase(gathering_, index);
     }
   }
-  /// Views of a unit's tensor, in the order of its fields; empty where it has none.
+  /// Views of one of a unit's tensors, by its field; empty if the unit does not have that field.
   /// @{
   Tensor<const Compute> weight(int unit, std::size_t field) {
     const Reference reference = module_.references(unit)[field];
@@ -104,7 +105,7 @@ class GroupTasks {
   }
   /// @}
 
-  /// Lets collectives on their way progress.
+  /// Lets collectives in flight progress.
   void progress() {
     for (const int index : gathering_) group(index).progress();
     for (const int index : reducing_) group(index).progress();
@@ -156,8 +157,8 @@ class GroupTasks {
 
   Module& module_;
   bool reduces_;
-  Event start_;                 ///< of the pass
-  std::vector<int> gathering_;  ///< groups whose weights are on their way
+  Event start_;                 ///< event after which the collectives of the pass start
+  std::vector<int> gathering_;  ///< groups whose gathers are in flight
   std::vector<int> reducing_;   ///< groups whose gradients are being reduced, until their slot is closed
 };
 

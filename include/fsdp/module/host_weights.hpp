@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Access to weights from the host: to this rank's parts as floats, or to whole tensors, for initialisation and
-/// inspection.
+/// Host access to weights, for initialisation and inspection: to this rank's shards as floats, or to whole tensors.
 #pragma once
 
 #include <algorithm>
@@ -28,12 +27,12 @@
 
 namespace fsdp {
 
-/// What a callback does with weights.
+/// How a callback accesses weights.
 enum class AccessKind : std::uint8_t { read, write, replace };
 
-/// The kinds as constants of different types, so that values that are only read are handed out as const. `read`: the
-/// callback is given const values. `write`: its writes become the weights; it may leave some as they are. `replace`:
-/// the same, with memory of any content, all of which it writes.
+/// The kinds as constants of different types, so that read access receives const values. `read`: the callback receives
+/// const values. `write`: the callback's writes become the weights; it may leave some unchanged. `replace`: the
+/// callback receives memory with arbitrary content, and must write all of it.
 struct Access {
   template <AccessKind Kind>
   using Constant = std::integral_constant<AccessKind, Kind>;
@@ -44,20 +43,20 @@ struct Access {
 /// One of Access's constants.
 template <class As>
 concept WeightAccess = std::same_as<As, Access::Constant<As::value>>;
-/// The element type that a callback is given.
+/// The element type that a callback receives.
 template <WeightAccess As, class T>
 using Accessed = std::conditional_t<As::value == AccessKind::read, const T, T>;
 
-/// As a source: every rank writes, all the same values.
+/// Sentinel for `source`: every rank writes, and all write the same values.
 inline constexpr int every_rank = -1;
 
 namespace detail {
 
-/// Takes the floats of a part of a tensor, and the number of their first element.
+/// A callback that receives the values of a part of a tensor as floats, and the index of the first one.
 template <WeightAccess As>
 using WithHostWeights = FunctionRef<void(Tensor<Accessed<As, float>>, std::int64_t begin)>;
 
-/// with_host_weights of a tensor that starts at element `first`, in parts.
+/// Implements with_host_weights, in parts, for a tensor that starts at element `first`.
 template <class Space, class T>
 void with_parts_on_host(typename Space::Queue& queue, Tensor<T> tensor, std::int64_t first, AccessKind access,
                         FunctionRef<void(Tensor<float>, std::int64_t begin)> f) {
@@ -85,9 +84,9 @@ void with_parts_on_host(typename Space::Queue& queue, Tensor<T> tensor, std::int
 }  // namespace detail
 
 /// Calls f(values, begin) with the floats of a shard that start at element `begin` of the whole tensor: main weights if
-/// the shard has any, else the model's weights, converted to float. Main weights in host memory come in one call, all
-/// else in parts of at most 2^20 elements. Main weights are not rounded into the model's weights here: call
-/// ShardedModule::sync_model_weights.
+/// the shard has any, else the model's weights, converted to float. Main weights in host memory are passed in one call,
+/// all other weights in parts of at most 2^20 elements. Main weights are not rounded into the model's weights here:
+/// call ShardedModule::sync_model_weights.
 template <class Stack, WeightAccess As>
 void with_host_weights(ShardedModule<Stack>& module, const typename ShardedModule<Stack>::ParameterShard& shard,
                        As access, std::type_identity_t<detail::WithHostWeights<As>> f) {
@@ -104,7 +103,8 @@ void with_host_weights(ShardedModule<Stack>& module, const typename ShardedModul
 
 namespace detail {
 
-/// Returns which groups hold a parameter whose name matches. Throws InputError for a pattern that matches no parameter.
+/// Returns, for each group, whether it has a parameter whose name matches. Throws InputError for a pattern that matches
+/// no parameter.
 template <class Stack>
 std::vector<bool> groups_with(const ShardedModule<Stack>& module, const std::vector<std::string>& names) {
   std::vector<bool> wanted(module.groups().size());
@@ -125,7 +125,7 @@ std::uint64_t hash_of(std::uint64_t hash, Tensor<T> values) {
       hash, std::string_view(reinterpret_cast<const char*>(values.data()), static_cast<std::size_t>(values.bytes())));
 }
 
-/// Throws InputError on all ranks unless they wrote the same values, by their hash.
+/// Throws InputError on all ranks unless they wrote the same values; compares the hashes `written`.
 inline void require_same_writes(const comm::Ranks& ranks, std::uint64_t written, const std::string& group) {
   std::vector<std::uint64_t> all(static_cast<std::size_t>(ranks.size()));
   ranks.gather_bytes(std::as_bytes(std::span(&written, 1)), std::as_writable_bytes(std::span(all)),
@@ -135,22 +135,24 @@ inline void require_same_writes(const comm::Ranks& ranks, std::uint64_t written,
                         " than rank 0; each rank keeps its own part, so all must write the same");
 }
 
-/// What a rank holds of a parameter: hashes of which elements and of their values; 0 if it holds none.
+/// The part of a parameter that a rank stores: a hash of the element ranges and a hash of the values; 0 if the rank
+/// stores none.
 struct HeldPart {
   std::uint64_t elements = 0, values = 0;
 };
 
-/// Throws InputError on all ranks if ranks that hold the same elements of a parameter hold other values of them.
-/// `mine`: by the number of the parameter in `names`, the same on all ranks. Collective.
+/// Throws InputError on all ranks if ranks that store the same elements of a parameter have different values for them.
+/// `mine` is indexed like `names`, which is the same on all ranks. Collective.
 void require_same_replicas(const comm::Ranks& ranks, std::string_view call, std::span<const std::string_view> names,
                            std::span<const HeldPart> mine);
 
-/// Under Options::checks, require_same_replicas of all weights. `call`: who has set them, for the message. Collective.
+/// If Options::checks is set, calls require_same_replicas for all weights. `call`: the function that set them, for the
+/// message. Collective.
 template <class Stack>
 void check_replicas(ShardedModule<Stack>& module, std::string_view call) {
   if (!module.communicator().monitor().options.checks) return;
   std::vector<std::string_view> names;
-  std::vector<std::size_t> first;  // number of each group's first parameter
+  std::vector<std::size_t> first;  // index in `names` of each group's first parameter
   for (const auto& group : module.groups()) {
     first.push_back(names.size());
     for (const Parameter& parameter : group.parameters()) names.push_back(parameter.name);
@@ -170,10 +172,10 @@ void check_replicas(ShardedModule<Stack>& module, std::string_view call) {
 }  // namespace detail
 
 /// Calls f(parameter, tensor) on every rank for each parameter whose name matches one of `names` (with * and ?); the
-/// tensor is the whole parameter in Main, in host memory, and const unless Access::write is given. Each rank then takes
-/// its own part of the tensor as the new weights; throws InputError on all ranks if they wrote different values. With a
-/// `source`, all take what that rank wrote. Gathers one group at a time, in memory that is not part of the plan.
-/// Collective. Idea: DeepSpeed's GatheredParameters and FSDP's summon_full_params.
+/// tensor is the whole parameter, of type Main and in host memory, and const if `access` is Access::read. After a
+/// write, each rank takes its own part of the tensor as the new weights; throws InputError on all ranks if they wrote
+/// different values. With a `source`, all ranks take the values that this rank wrote. Gathers one group at a time, in
+/// memory that is not part of the plan. Collective. Idea: DeepSpeed's GatheredParameters and FSDP's summon_full_params.
 template <class Stack, class F, WeightAccess As = Access::Constant<AccessKind::read>>
 requires std::invocable<F&, const Parameter&, Tensor<Accessed<As, typename Stack::Precision::Main>>>
 void with_full_parameters(ShardedModule<Stack>& module, const std::vector<std::string>& names, F f, As access = {},

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The stack of a stack's dry runs: a device without storage, a simulated communicator, and the strategy as a value, so
-/// that stacks which differ in strategy, layout, communicator and tiling share it.
+/// The stack for dry runs of a stack: a device without storage, a simulated communicator, and a type-erased strategy,
+/// so that stacks that differ only in strategy, layout, communicator or tiling share it.
 #pragma once
 
 #include <type_traits>
@@ -21,21 +21,22 @@ struct Untiled;  // tessera/tiling/policies.hpp
 template <class Sharding, class Comm, class Precision, class Tiling, class Sequence>
 struct Stack;  // tessera/fsdp/module/stack.hpp
 
-/// `pieces`, `Sequence`: what the Meta instance of a model can do; at least what the stack can.
+/// `pieces` and `Sequence` are the features that the Meta instance of a model supports; at least the features of the
+/// stack.
 template <class StackT, bool pieces = may_have_pieces<typename StackT::Sharding>,
           class Sequence = typename StackT::Sequence>
 using MetaStack = Stack<
     Described<OptimizerPlacement<typename StackT::Sharding>, offloads_optimizer_of<typename StackT::Sharding>, pieces>,
     comm::Simulated<device::MetaFor<typename StackT::Device>>, typename StackT::Precision, tiling::Untiled, Sequence>;
 
-/// The MetaStack of a ShardedModule without a model. Its code is the same with pieces and with shared sequences.
+/// The MetaStack of a ShardedModule without a model, whose code does not depend on pieces or shared sequences.
 template <class StackT>
 using MetaModuleStack = MetaStack<StackT, false, WholeSequences>;
 
 namespace detail {
 
-/// Of stacks whose optimizer state is neither sharded across groups nor in host memory, and that have no pieces and
-/// whole sequences: those of which the library has more than a Llama's dry runs.
+/// The MetaStack of stacks whose optimizer state is neither sharded across groups nor in host memory, without pieces
+/// and with whole sequences. Only for these does the library contain compiled code beyond the dry runs of a Llama.
 using PlainSharding = Described<buffer::Replicate, false, false>;
 template <class Target, class Precision>
 using PlainMetaStack =
@@ -43,7 +44,7 @@ using PlainMetaStack =
 
 }  // namespace detail
 
-/// Returns a strategy as its MetaStack takes it. It refers to `strategy`, which must outlive it.
+/// Returns a strategy in the form that its MetaStack takes. The result refers to `strategy`, which must outlive it.
 /// @{
 template <class StackT, class Meta = MetaStack<StackT>>
 typename Meta::Sharding described(const typename StackT::Sharding& strategy) {

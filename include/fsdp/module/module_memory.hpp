@@ -35,7 +35,7 @@
 
 namespace fsdp {
 
-/// A strategy as the plan and the memory of a module see it.
+/// The interface of a strategy that a module's plan and memory use.
 struct StrategyCalls {
   sharding::Facts facts;
   ModulePlan::ScheduleOf schedule_of;
@@ -44,7 +44,7 @@ struct StrategyCalls {
       build_layouts;
 };
 
-/// The base of ShardedModule, whose functions are those of every stack with the same `Types` (ModuleTypes).
+/// The base of ShardedModule. All stacks with the same `Types` (ModuleTypes) share its code.
 template <class Types>
 class ModuleMemory : public ModuleState {
  public:
@@ -62,54 +62,55 @@ class ModuleMemory : public ModuleState {
   ModuleMemory(const ModuleMemory&) = delete;
   ModuleMemory& operator=(const ModuleMemory&) = delete;
 
-  /// All ranks.
+  /// The communicator of all ranks.
   Comm& communicator() const { return mesh_.world(); }
   /// Returns the world's communicator and, if the strategy works on two axes, those of the outer and the inner axis.
   std::vector<Comm*> communicators() { return mesh_.communicators(); }
-  /// Whether it works on two axes.
+  /// Whether the strategy works on two axes.
   bool has_groups() const { return mesh_.has_groups(); }
-  /// The ranks that share this rank's sequences; nullptr if each has its own.
+  /// The communicator of the ranks that share this rank's sequences; nullptr if each rank has whole sequences.
   Comm* sequence_axis() { return mesh_.sequence_axis(); }
-  /// Collectives of these communicators since they were made, by axis and kind; the difference of two is what was
-  /// called in between.
+  /// Traffic of these communicators since their construction, by axis and kind; the difference of two results is the
+  /// traffic in between.
   comm::MeshTraffic traffic() { return mesh_.traffic(); }
-  /// Its arena and the compute stream.
+  /// The module's arena and its compute stream.
   /// @{
   typename Device::Arena& arena() { return arena_; }
   typename Device::Stream& stream() { return stream_; }
   /// @}
   /// Blocks the host until all enqueued work is done. Call it before the host reads what the device wrote.
   void synchronize() { comm::synchronize(mesh_.world(), stream_); }
-  /// Counts this rank's tensors on the device.
+  /// The ledger that counts this rank's tensor memory on the device.
   device::Ledger& ledger() { return ledger_; }
-  /// Counts main weights and optimizer state that are offloaded to host memory.
+  /// The ledger that counts main weights and optimizer state offloaded to host memory.
   device::Ledger& offload_ledger() { return offload_ledger_; }
   /// The groups, in the order of sharding::Problem::groups.
   /// @{
   std::vector<Group>& groups() { return groups_; }
   const std::vector<Group>& groups() const { return groups_; }
   /// @}
-  /// Tensor memory by kind. Activations and scratch are counted at their common peak; scratch includes the
-  /// communicators'.
+  /// Returns the bytes of tensor memory by kind. Activations and scratch are counted at their common peak; scratch
+  /// includes the scratch memory of the communicators.
   device::BytesByKind peak_bytes() const;
 
-  /// Everything that this rank holds at rest. Gradients exist only in training.
+  /// All shards that this rank stores at rest. Gradients exist only in training.
   const std::vector<ParameterShard>& shards() const { return shards_; }
-  /// Whether the last training pass made its gradient, so that a step changes it.
+  /// Whether the last training pass computed the shard's gradient, so that a step changes the shard.
   bool is_stepped(const ParameterShard& shard) const { return shard.trainable && steps_class(step_class(shard)); }
   using ModuleState::step_class;
   /// Returns the class of a shard's group; see ModuleState.
   int step_class(const ParameterShard& shard) const { return step_class(shard.group); }
 
-  /// Returns the name of the first trained parameter that some rank steps only in part; empty if there is none. The
-  /// same on all ranks.
+  /// Returns the name of the first trained parameter of which some rank steps only a part; empty if every parameter is
+  /// stepped whole. The same on all ranks.
   std::string first_cut() const {
     if (whole_at_rest()) return {};
     return fsdp::first_cut(group_list(), std::is_same_v<typename Types::OptimizerPlacement, buffer::Shard>);
   }
 
-  /// Rounds the main weights into the model weights. Call it after weights were set from outside, on all ranks alike:
-  /// all of them, or those for which `were_set(name)` holds. Passes begin once every parameter has values.
+  /// Rounds the main weights into the model weights. Call it on all ranks after weights were set from outside.
+  /// `were_set(name)` returns whether a parameter was set, the same on all ranks. Passes can begin only when every
+  /// parameter has values.
   void sync_model_weights(FunctionRef<bool(const std::string&)> were_set);
   /// The same after all weights were set.
   void sync_model_weights() {
@@ -127,13 +128,13 @@ class ModuleMemory : public ModuleState {
     for (auto& slot : gradient_slots_) slot.free = event;
   }
 
-  /// Closes all slots, whoever holds them.
+  /// Closes all slots, including slots in use.
   void close_slots() {
     for (const auto& slot : weight_slots_) slot.close();
     for (const auto& slot : gradient_slots_) slot.close();
   }
 
-  /// Allocates zeroed memory for a purpose, the host's if it lends some.
+  /// Allocates zeroed memory for a purpose; uses the memory that the host program lends for it, if any.
   device::Block<Device> block_of(device::MemoryKind kind, std::int64_t bytes) {
     return device::Block<Device>(ledger_, kind, bytes, lent(kind, bytes));
   }
@@ -142,7 +143,7 @@ class ModuleMemory : public ModuleState {
   /// See ShardedModule.
   ModuleMemory(StackMesh<Types> mesh, std::span<const Unit> units, ModuleSettings settings,
                const StrategyCalls& strategy);
-  /// Ends the run on its communicators, after the last collective: see Communicator's end_run.
+  /// Ends the run on the module's communicators, after the last collective: see Communicator's end_run.
   ~ModuleMemory();
 
  private:
@@ -151,7 +152,7 @@ class ModuleMemory : public ModuleState {
 
   void collect_groups(const StrategyCalls& strategy);
 
-  /// Elements of every group's buffers at rest, one group after the other.
+  /// Numbers of elements of the buffers at rest, summed over groups.
   struct Sizes {
     std::int64_t main = 0, model = 0, gradient = 0, kept = 0;
     void add(const Group& group) {
@@ -164,7 +165,7 @@ class ModuleMemory : public ModuleState {
 
   void allocate();
 
-  /// Gives every group its part of each block, one group after the other. A block that nobody needs is null.
+  /// Assigns each group its consecutive part of each block. A block that is not needed is null.
   void use_memory(Main* main, Compute* model, Accumulate* gradient, Compute* kept);
 
   void allocate_slots();
@@ -173,8 +174,8 @@ class ModuleMemory : public ModuleState {
   static std::int64_t bytes_of(std::int64_t elements) {
     return checked_multiply(elements, static_cast<std::int64_t>(sizeof(T)));
   }
-  /// Allocates a block. Blocks that collectives of other ranks read (gathered weights, reduced gradients) lie in the
-  /// communicator's shared memory. Others do not, since ordinary memory may have larger pages.
+  /// Allocates a block. Blocks that collectives of other ranks read (gathered weights, reduced gradients) are allocated
+  /// in the communicator's shared memory. Other blocks are not, since ordinary memory may have larger pages.
   template <class T>
   T* keep(Kind kind, std::int64_t elements, bool read_by_peers);
   void list_shards(const Group& group, int index);
@@ -183,7 +184,7 @@ class ModuleMemory : public ModuleState {
   device::Ledger ledger_, offload_ledger_;
   typename Device::Arena arena_;
   typename Device::Stream stream_;
-  std::vector<Block> blocks_;  // outlive the groups: other ranks may be reading them in collectives in flight
+  std::vector<Block> blocks_;  // must outlive the groups: other ranks may read them in collectives in flight
   std::vector<device::Block<Offload>> offload_blocks_;
   std::vector<Group> groups_;
   std::vector<WeightSlot> weight_slots_;
@@ -204,14 +205,14 @@ ModuleMemory<Types>::ModuleMemory(StackMesh<Types> mesh, std::span<const Unit> u
   collect_groups(strategy);
   plan().make_schedules(strategy.schedule_of, static_cast<std::int64_t>(sizeof(Compute)));
   if constexpr (!Device::counts_only) plan().require_same(mesh_.world());
-  mesh_.share_sequences(this->settings().passes.ranks_per_sequence);  // of ranks that agree on it
+  mesh_.share_sequences(this->settings().passes.ranks_per_sequence);  // only after all ranks agreed on the number
   arena_ = Device::Arena::planned(ledger_, this->settings().arena_bytes);
   allocate();
 }
 
 template <class Types>
 ModuleMemory<Types>::~ModuleMemory() {
-  groups_.clear();  // waits for collectives that an exception has left in flight
+  groups_.clear();  // waits for collectives that are in flight after an exception
   mesh_.end_run();
 }
 
@@ -259,7 +260,7 @@ void ModuleMemory<Types>::collect_groups(const StrategyCalls& strategy) {
 template <class Types>
 void ModuleMemory<Types>::allocate() {
   Sizes all;
-  bool reduces_across = false;  // if so, other ranks read the gradients at rest
+  bool reduces_across = false;  // if true, other ranks read the gradients at rest
   for (const Group& group : groups_) {
     list_group(group);
     all.add(group);

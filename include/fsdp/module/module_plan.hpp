@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The plan of a module, before it has memory: its groups, their names, and the schedules of its passes. And all else
-/// that a ShardedModule knows besides its tensors.
+/// The plan of a module, before memory is allocated: its groups, their names, and the schedules of its passes. Also all
+/// other state of a ShardedModule except its tensors.
 #pragma once
 
 #include <array>
@@ -32,7 +32,7 @@
 
 namespace fsdp {
 
-/// A pass: the problem of its schedule, and the schedule, placed.
+/// The problem of a pass's schedule, and the placed schedule.
 struct PlannedPass {
   sharding::Problem problem;
   sharding::Schedule schedule;
@@ -43,20 +43,19 @@ class ModulePlan {
  public:
   using ScheduleOf = std::function<sharding::Schedule(const sharding::Problem&)>;
 
-  /// `axes` are those of groups that are not resident; `ranks`: of the world; `overlaps`: whether collectives overlap
-  /// computation. Throws
-  /// InputError for units, options and orders that do not fit together.
+  /// `axes`: the axes of groups that are not resident; `ranks`: the size of the world; `overlaps`: whether collectives
+  /// overlap computation. Throws InputError for units, options and orders that do not fit together.
   ModulePlan(std::span<const Unit> units, const PassPlan& passes, const sharding::Facts& facts,
              const sharding::Axes& axes, int ranks, bool overlaps);
   ~ModulePlan();
 
-  /// The groups of the units' parameters; the module moves the parameters out of them.
+  /// The groups of the units' parameters; the module moves the parameters out of these groups.
   std::vector<GroupedParameters>& grouped() { return grouped_; }
-  /// Adds the next group's facts and a hash of its layouts, which only `require_same` needs.
+  /// Adds the next group's facts, and a hash of its layouts, which only `require_same` uses.
   void add(const sharding::GroupFacts& facts, std::uint64_t layouts = 0);
-  /// Makes, checks and places the schedules of all passes; with a budget (sharding::Facts), chooses first how long
-  /// groups are held. `bytes_per_weight`: of the type that is gathered. Call it after the last `add`. Throws InputError
-  /// for a schedule that cannot be run, and for a budget that holds none.
+  /// Makes, checks and places the schedules of all passes; with a budget (sharding::Facts), first chooses how long
+  /// groups stay gathered. `bytes_per_weight`: bytes per element of the gathered type. Call it after the last `add`.
+  /// Throws InputError for a schedule that cannot be run, and for a budget that no schedule satisfies.
   void make_schedules(ScheduleOf schedule_of, std::int64_t bytes_per_weight);
   /// Throws the same InputError on every rank unless all ranks have the same units, layouts and schedules.
   void require_same(const comm::Ranks& ranks) const;
@@ -74,19 +73,21 @@ class ModulePlan {
     return classes_[static_cast<std::size_t>(step_class)][static_cast<std::size_t>(order)];
   }
   /// @}
-  /// Number of orders; at least one.
+  /// Number of orders; at least 1.
   int orders() const { return static_cast<int>(passes_.orders.size()); }
-  /// Whether the module's purpose has a pass.
+  /// Whether the module's purpose includes this kind of pass.
   bool has(sharding::Pass pass) const;
-  /// Most micro-batches of a training pass.
+  /// Maximum number of micro-batches of a training pass.
   int micro_batches() const { return passes_.micro_batches; }
-  /// The sizes of slots that are large enough for all passes.
+  /// The sizes of the slots, which are large enough for all passes.
   const sharding::SlotSizes& slots() const { return slots_; }
-  /// What was chosen within the strategy's budget; no holds if it has none, or if the module generates.
+  /// The holds chosen within the strategy's budget; without holds if the strategy has no budget, or if the module
+  /// generates.
   const sharding::Residency& residency() const { return residency_; }
 
  private:
-  using Key = std::tuple<sharding::Pass, int, int>;  ///< of a schedule: the pass, the order, its micro-batches
+  /// Key of a schedule: the pass, the order, the number of micro-batches.
+  using Key = std::tuple<sharding::Pass, int, int>;
 
   void check_pieces(const sharding::Facts& facts, int groups) const;
   void check_orders(std::span<const Unit> units) const;
@@ -101,53 +102,55 @@ class ModulePlan {
   PlannedPass made(const Key& key) const;
 
   PassPlan passes_;
-  std::int64_t budget_ = 0;  ///< see sharding::Facts
+  std::int64_t budget_ = 0;  ///< Facts::budget
   sharding::Problem problem_;
   sharding::Names names_;
   std::vector<GroupedParameters> grouped_;
   std::vector<std::vector<Reference>> references_;
   ScheduleOf schedule_of_;
-  mutable std::map<Key, PlannedPass> passes_made_;  ///< those of fewer micro-batches are made when asked for
-  std::string units_;                               ///< all that is declared of tensors, a line each
-  std::uint64_t steps_digest_ = 0;                  ///< of what groups of parameters set for an optimizer's steps
-  std::uint64_t digest_ = 0;                        ///< of all schedules
-  std::uint64_t layouts_digest_ = 0;                ///< of the layouts of all groups
-  std::vector<std::vector<bool>> classes_;          // [classes][orders]: whether an order trains it
+  mutable std::map<Key, PlannedPass> passes_made_;  ///< passes with fewer micro-batches are added on request
+  std::string units_;                               ///< the declarations of all tensors, one line each
+  std::uint64_t steps_digest_ = 0;                  ///< hash of the step options that parameter groups set
+  std::uint64_t digest_ = 0;                        ///< hash of all schedules
+  std::uint64_t layouts_digest_ = 0;                ///< hash of the layouts of all groups
+  std::vector<std::vector<bool>> classes_;          // [classes][orders]: whether the order trains the class
   std::vector<int> class_of_;                       // [groups]
   sharding::Residency residency_;
   sharding::SlotSizes slots_;
   int first_backward_ = 0;
 };
 
-/// Returns memory of so many bytes for a purpose, zeroed and aligned to device::alignment; or nullptr, for the device's
-/// own.
+/// A callback that returns `bytes` bytes of memory for a purpose, zeroed and aligned to device::alignment; or nullptr,
+/// so that the device allocates it.
 using LendMemory = std::function<std::shared_ptr<std::byte>(device::MemoryKind, std::int64_t bytes)>;
 
-/// What a ShardedModule is made for, besides its units and strategy.
+/// The settings of a ShardedModule, in addition to its units and strategy.
 struct ModuleSettings {
   PassPlan passes = {};
-  int threads = 1;                        ///< of the library's own operations
-  std::int64_t arena_bytes = 0;           ///< of temporary tensors, from a dry run; ignored in a dry run
-  StepWork step_work = elementwise_work;  ///< what buffer::Owned balances over the ranks
-  LendMemory lend = {};                   ///< not used for memory that ranks of other processes read in place
+  int threads = 1;  ///< number of threads of the library's own operations
+  /// Bytes for temporary tensors, as measured by a dry run; ignored in a dry run.
+  std::int64_t arena_bytes = 0;
+  StepWork step_work = elementwise_work;  ///< cost that buffer::Owned balances over the ranks
+  /// Lends memory; not used for memory that ranks in other processes read in place.
+  LendMemory lend = {};
 };
 
-/// How far the passes of a module have come.
+/// The progress of a module's passes.
 struct PassProgress {
-  /// Where the last pass is.
+  /// The state of the last pass.
   enum class State : std::uint8_t {
-    idle,         ///< no pass is under way
+    idle,         ///< no pass is running
     running,      ///< a pass has begun and is not finished
-    left,         ///< a pass was destroyed unfinished, without a reason
-    interrupted,  ///< an exception ended it; the next pass begins anew
+    left,         ///< a pass was destroyed unfinished, without an exception
+    interrupted,  ///< an exception ended the pass; the next pass starts over
   };
   State state = State::idle;
-  std::size_t at = 0;          ///< of a pass that was left: how many tasks it had run
-  bool has_gradients = false;  ///< the gradients at rest are those of a finished training pass
-  bool forfeited = false;      ///< this rank gave up that pass
+  std::size_t at = 0;          ///< for a pass that was left: number of tasks that it had run
+  bool has_gradients = false;  ///< the gradients at rest come from a finished training pass
+  bool forfeited = false;      ///< this rank forfeited that pass
 };
 
-/// Where a module runs, as far as its plan depends on it.
+/// The properties of the rank and device on which the plan of a module depends.
 struct ModuleRank {
   int rank = 0;
   int ranks = 1;
@@ -161,20 +164,20 @@ class ModuleState : private ModulePlan {
   ModuleState(const ModuleState&) = delete;
   ModuleState& operator=(const ModuleState&) = delete;
 
-  /// What it was made for.
+  /// The settings of the module.
   const ModuleSettings& settings() const { return settings_; }
-  /// The problem and the placed schedule of a pass with so many micro-batches (0: as many as planned); empty if the
-  /// module's purpose has no such pass. Throws LogicError for an order or a number that was not planned.
+  /// The problem and the placed schedule of a pass with `micro_batches` micro-batches (0: as many as planned); empty if
+  /// the module's purpose has no such pass. Throws LogicError for an order or a number that was not planned.
   const PlannedPass& planned(sharding::Pass pass, int order = 0, int micro_batches = 0) const;
-  /// The placed schedule of a pass by the first order, with as many micro-batches as planned.
+  /// The placed schedule of a pass in the first order, with as many micro-batches as planned.
   const sharding::Schedule& schedule(sharding::Pass pass) const;
-  /// How long groups are held by the strategy's budget; no holds if it has none.
+  /// How long groups stay gathered within the strategy's budget; without holds if it has no budget.
   using ModulePlan::residency;
-  /// The problem that all of them share, without pass, order and micro-batches.
+  /// The common part of the problems of all passes: without pass, order and number of micro-batches.
   using ModulePlan::problem;
   /// Names of units and groups, for messages.
   using ModulePlan::names;
-  /// Which groups each unit uses.
+  /// The groups that each unit uses.
   const std::vector<sharding::UnitUse>& uses() const { return problem().units; }
   /// Returns, for each parameter of a unit, its group and its index in the group.
   using ModulePlan::references;
@@ -183,62 +186,62 @@ class ModuleState : private ModulePlan {
 
   /// This rank's place among the ranks that share sequences (PassPlan::ranks_per_sequence).
   SequenceGroup sequence_group() const { return sequence_group_; }
-  /// `step_pieces`: pieces of a step's batch (Reproducible); 0: one for each micro-batch of each group of ranks that
-  /// share sequences. `own_micro_batches`: the first ones of a step, which this rank computes; in a dry run all.
-  /// `step_piece`: this rank's piece in a micro-batch, of which it computes its part of the rows; nothing if it has
-  /// none, in the last one.
+  /// `step_pieces`: the number of pieces of a step's batch (Reproducible); 0 without pieces, when each micro-batch of
+  /// each group of ranks that share sequences counts as a piece. `own_micro_batches`: the number of leading
+  /// micro-batches of a step that this rank computes; all in a dry run. `step_piece`: the index of this rank's piece in
+  /// a micro-batch, of which it computes its part of the rows; nullopt if it has no piece in the last micro-batch.
   /// @{
   int step_pieces() const;
   int own_micro_batches() const;
   std::optional<int> step_piece(int micro_batch) const;
   /// @}
-  /// Groups trained by the same orders form a class: they are stepped equally often. The number of classes, the class
-  /// of a group's index, and whether the last training pass made a class's gradients.
+  /// Groups trained by the same orders form a class: they are stepped equally often. These return the number of
+  /// classes, the class of a group by its index, and whether the last training pass computed a class's gradients.
   /// @{
   using ModulePlan::step_class;
   using ModulePlan::step_classes;
   bool steps_class(int step_class) const;
   /// @}
 
-  /// Number of elements that are trained on this rank, padding included.
+  /// Number of elements trained on this rank, including padding.
   std::int64_t trained_size() const { return trained_size_; }
-  /// Returns its groups as stack-independent bases.
+  /// Returns the module's groups as their stack-independent base class.
   const std::vector<const GroupTensors*>& group_list() const { return group_list_; }
-  /// Returns three counts of elements of a rank of the world: trained ones at rest, all at rest, and those that it
-  /// keeps after forward. They may differ between ranks.
+  /// Returns three element counts of a rank of the world: trained elements at rest, all elements at rest, and elements
+  /// that it keeps after forward. They may differ between ranks.
   std::array<std::int64_t, 3> elements_of(int rank) const;
   /// Whether every rank holds all weights between steps (sharding::Facts).
   bool whole_at_rest() const { return whole_at_rest_; }
-  /// Parameters whose weights were neither initialised, nor loaded, nor set.
+  /// Names of the parameters whose weights were neither initialised, nor loaded, nor set.
   const std::vector<std::string>& without_values() const { return without_values_; }
-  /// Return a parameter that a unit refers to, or one by its name; InputError if there is none.
+  /// Return a parameter by a unit's reference or by its name. Throw InputError if it does not exist.
   /// @{
   const Parameter& parameter(const Reference& reference) const;
   const Parameter& parameter(std::string_view name) const;
   /// @}
 
-  /// For Pass: the progress of passes, and the start of a training pass by this order.
+  /// Used by Pass: the progress of passes, and the start of a training pass in this order.
   /// @{
   PassProgress& progress() { return progress_; }
   void train_by(int order) { stepped_order_ = order; }
   /// @}
 
  protected:
-  /// See ModulePlan, which throws for what does not fit together.
+  /// Throws as the constructor of ModulePlan does.
   ModuleState(std::span<const Unit> units, ModuleSettings settings, const sharding::Facts& facts,
               const sharding::Axes& axes, const ModuleRank& where);
   ~ModuleState();
 
   /// The plan, for the module that makes it.
   ModulePlan& plan() { return *this; }
-  /// Adds a group, in the order of sharding::Problem::groups; it must outlive this object.
+  /// Adds a group, in the order of sharding::Problem::groups. The group must outlive this object.
   void list_group(const GroupTensors& group) { group_list_.push_back(&group); }
-  /// Adds the elements of a trained group on this rank.
+  /// Adds to the number of elements trained on this rank.
   void add_trained(std::int64_t elements) { trained_size_ += elements; }
-  /// Takes the parameters for which `were_set(name)` holds off the list of those without values.
+  /// Removes the parameters for which `were_set(name)` is true from the list of parameters without values.
   void give_values(FunctionRef<bool(const std::string&)> were_set);
-  /// Returns the memory that the host lends for a purpose; nullptr if it lends none. Throws InputError if it is not
-  /// aligned.
+  /// Returns the memory that the host program lends for a purpose; nullptr if it lends none. Throws InputError if it is
+  /// not aligned.
   std::shared_ptr<std::byte> lent(device::MemoryKind kind, std::int64_t bytes) const;
 
  private:

@@ -2,9 +2,9 @@
 /// @file
 /// A group of tensors that are gathered and reduced together: its buffers and the collectives on them.
 ///
-/// Over the mesh's inner axis tensors are always sharded; on one rank, or in a replicated group, the single shard is
-/// the whole. Over the outer axis weights are replicated and gradients reduced once per step; what the optimizer steps
-/// may be sharded there too.
+/// Tensors are always sharded over the mesh's inner axis; on one rank, or in a replicated group, the single shard is
+/// the whole tensor. Over the outer axis weights are replicated and gradients reduced once per step; the elements that
+/// the optimizer steps may be sharded there too.
 #pragma once
 
 #include <algorithm>
@@ -28,8 +28,8 @@ namespace fsdp {
 template <class T, class Device>
 struct Slot {
   T* data = nullptr;
-  std::int64_t size = 0;             ///< elements
-  typename Device::Event free = {};  ///< when its last user has finished with it
+  std::int64_t size = 0;             ///< number of elements
+  typename Device::Event free = {};  ///< event after which its last user no longer needs it
 
   /// `open` makes the slot usable and returns its memory; `close` poisons it until the next `open` (see
   /// Device::poison).
@@ -43,9 +43,9 @@ struct Slot {
   std::int64_t bytes() const { return size * static_cast<std::int64_t>(sizeof(T)); }
 };
 
-/// A group's main weights, model weights and main gradients, placed as the strategy has them at rest, and its gathered
-/// weights and partial gradients while a unit computes. Gathered weights come from `unshard` and `unshard_in_group`
-/// alone; `reduce` consumes the partial gradient.
+/// A group's main weights, model weights and main gradients, with the strategy's placement at rest, and its gathered
+/// weights and partial gradients while a unit computes. Only `unshard` and `unshard_in_group` produce gathered weights;
+/// `reduce` consumes the partial gradient.
 template <class Stack>
 class ParameterGroup : public GroupTensors {
  public:
@@ -58,7 +58,8 @@ class ParameterGroup : public GroupTensors {
   using Axes = GroupAxes<Comm>;
   using Event = typename Device::Event;
   using Stream = typename Device::Stream;
-  using Across = typename Stack::OptimizerPlacement;  ///< placement over the outer axis of what the optimizer steps
+  /// Placement, over the outer axis, of the elements that the optimizer steps.
+  using Across = typename Stack::OptimizerPlacement;
   using MainSpace = typename Stack::OptimizerSpace;
   static constexpr bool offloaded = !std::is_same_v<MainSpace, Device>;
   template <class T, class... P>
@@ -73,30 +74,30 @@ class ParameterGroup : public GroupTensors {
   static constexpr bool one_copy = std::is_same_v<Main, Compute> && !offloaded;
   static constexpr bool optimizer_sharded_across = std::is_same_v<Across, Shard>;
 
-  /// `layout` is over the ranks of the axes; `kept` over those of axes.keep, if there is one.
-  /// `order`: in which its gradients are added.
+  /// `layout` is the layout over the ranks of the axes; `kept` the layout over the ranks of axes.keep, unless that is
+  /// null. `order`: the order in which the ranks' gradients are added.
   ParameterGroup(std::vector<Parameter> parameters, int index, const Axes& axes, const sharding::GroupFacts& facts,
                  buffer::Layout layout, buffer::Layout kept, comm::SumOrder order = comm::SumOrder::any);
 
-  /// The axes of its ranks.
+  /// The communicators of the group's axes.
   const Axes& axes() const { return axes_; }
-  /// Whether gathered weights alias the buffer at rest (a replicated group, or one rank); whether partial gradients do
-  /// (the same, except on one rank where a step is cut into pieces: Reproducible).
+  /// Whether gathered weights alias the buffer at rest (in a replicated group, or on one rank), and whether partial
+  /// gradients do (in the same cases, except on one rank if a step is split into pieces: Reproducible).
   /// @{
   bool in_place() const { return axes_.shard == nullptr; }
   bool adds_in_place() const { return axes_.reduce == nullptr; }
   /// @}
-  /// Whether this rank owns what it holds: the first of replicas does.
+  /// Whether this rank owns its shards: the first of several replicas does.
   bool owns() const { return optimizer_sharded_across || at_.replica == 0; }
 
-  /// Elements of the buffers at rest on this rank.
+  /// Number of elements of the buffers at rest on this rank.
   std::int64_t model_size() const { return layout_->local_size(at_.shard); }
-  /// Elements of the main weights on this rank; 0 if the group has none.
+  /// Number of elements of the main weights on this rank; 0 if the group has none.
   std::int64_t main_size() const {
     if (!has_main()) return 0;
     return optimizer_sharded_across ? layout_->across_size(at_.shard) : model_size();
   }
-  /// Elements that this rank keeps after forward, if k ranks together keep the weights; else 0.
+  /// Number of elements that this rank keeps after forward, if k ranks together keep the weights; else 0.
   std::int64_t kept_size() const { return axes_.keep == nullptr ? 0 : kept_size_of(axes_.keep->rank()); }
 
   /// Whether the group has main weights. A frozen group has only model weights, unless both are the same memory.
@@ -106,27 +107,27 @@ class ParameterGroup : public GroupTensors {
   /// weights.
   void use_memory(Main* main, Compute* model, Accumulate* gradient, Compute* kept);
 
-  /// What the optimizer steps: main weights (empty without has_main), their rounded copy in the model weights, and
-  /// their gradient.
+  /// The buffers that the optimizer steps: main weights (empty without has_main), their rounded copy in the model
+  /// weights, and their gradient.
   /// @{
   const MainBuffer& main() const { return main_; }
   const Buffer<Compute, Across, Shard>& model_part() const { return model_part_; }
   const Buffer<Accumulate, Across, Shard>& main_gradient() const { return main_gradient_; }
   /// @}
-  /// This rank's shard of the model weights, and of the gradients as reduced over the inner axis.
+  /// This rank's shard of the model weights, and of the gradients after the reduction over the inner axis.
   /// @{
   const Buffer<Compute, Replicate, Shard>& model() const { return model_; }
   const Buffer<Accumulate, Partial, Shard>& summed_gradient() const { return summed_; }
   /// @}
 
   /// Starts the in-place all-gather of the model weights over the outer axis, after the event `written`. Does nothing
-  /// unless the optimizer is sharded there.
+  /// unless the optimizer is sharded over the outer axis.
   void gather_across(const Event& written);
 
   /// Starts the all-gather of the weights at rest into `slot`, of layout().full_size elements. The weights must have
   /// been written before `slot.free`. If in_place(), `slot` is not used.
   void unshard(const Slot<Compute, Device>& slot);
-  /// Copies the part that this rank keeps, as one of k ranks, out of the gathered weights.
+  /// Copies the part that this rank keeps, as one of k ranks, from the gathered weights.
   void keep(Stream& stream);
   /// Starts the all-gather of the kept parts into `slot`.
   void unshard_in_group(const Slot<Compute, Device>& slot);
@@ -153,15 +154,15 @@ class ParameterGroup : public GroupTensors {
   /// Releases the gathered weights.
   void reshard() { gathered_.consume(); }
 
-  /// Returns the gathered tensor `i`. Throws LogicError if the group is not gathered.
+  /// Returns the gathered tensor with index `i`. Throws LogicError if the group is not gathered.
   Tensor<const Compute> weight(std::int64_t i) const { return gathered_.tensor(i); }
 
-  /// Sets the buffer that backward writes gradients to; `slot` is not used if adds_in_place().
+  /// Sets the buffer to which backward writes gradients; `slot` is not used if adds_in_place().
   void begin_gradient(Accumulate* slot) {
     partial_ = {*layout_, at_, adds_in_place() ? summed_.data() : slot};
     if (!adds_in_place()) std::fill_n(written_.get(), parameters_.size(), false);
   }
-  /// Returns the gradient of tensor `i`. In a frozen group it has a shape and no memory.
+  /// Returns the gradient of tensor `i`; in a frozen group, a view with a shape but without memory.
   GradientView<Accumulate> gradient(std::int64_t i) const {
     return facts_.trainable ? GradientView<Accumulate>{partial_.tensor(i), &written_[static_cast<std::size_t>(i)]}
                             : no_gradient(i);
@@ -173,23 +174,23 @@ class ParameterGroup : public GroupTensors {
   }
 
   /// Starts a step: the next reduction (or, if adds_in_place(), the first write) overwrites the gradients. A group that
-  /// is never gathered accumulates at rest; its gradients are zeroed.
+  /// is never gathered accumulates directly into the gradients at rest, which are zeroed here.
   void begin_step(Stream& stream);
 
-  /// Zeroes the gradients that nothing was written to, then starts the reduction over the inner axis. A group that
+  /// Zeroes the gradients that were not written, then starts the reduction over the inner axis. A group that
   /// adds_in_place() is reduced over the outer axis instead, unless reduce_across does that. `computed`: whether this
-  /// rank computed the micro-batch; if not, it contributes -0, which changes no bit of any sum.
+  /// rank computed the micro-batch; if not, it contributes -0, which leaves every sum bit-identical.
   void reduce(Stream& stream, bool computed = true);
   /// Drops the partial gradient instead of reducing it.
   void drop_gradient() { partial_.consume(); }
-  /// Starts the reduction over the outer axis, after that over the inner one.
+  /// Starts the reduction over the outer axis, which runs after the reduction over the inner axis.
   void reduce_across(Stream& stream) {
     start_across(adds_in_place() ? stream.record() : reducing_.done(), "gradients across");
   }
-  /// Returns the event at the end of the last reduction started.
+  /// Returns the completion event of the last reduction that was started.
   Event reduced() { return reducing_.done(); }
   /// Ends a pass: makes `stream` wait for the last reduction, so that work enqueued after this may use the reduced
-  /// gradients. Drops the pass's events, since work that follows `stream` follows them.
+  /// gradients. Drops the pass's events, since work ordered after `stream` is then ordered after these events too.
   void end_pass(Stream& stream) {
     reducing_.wait(stream);
     crossing_ = {};
@@ -197,7 +198,8 @@ class ParameterGroup : public GroupTensors {
     reducing_ = {};
   }
 
-  /// Ends a pass that an exception has left: waits for what it started, and drops its gathered weights and gradients.
+  /// Ends a pass that was interrupted by an exception: waits for the collectives that it started, and drops its
+  /// gathered weights and gradients.
   void abandon_pass(Stream& stream) {
     crossing_.wait(stream);
     gathering_.wait(stream);
@@ -207,7 +209,7 @@ class ParameterGroup : public GroupTensors {
   }
 
   /// Gathers the main weights (in a frozen group, the model weights) into `full`, of layout().full_size elements, for
-  /// work enqueued on `stream` after this. `part` is workspace of model_size() elements.
+  /// use by work enqueued on `stream` after this. `part` is a workspace of model_size() elements.
   void gather_main(Stream& stream, Main* part, Main* full) const;
 
  private:

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A pass over sharded units: it runs the checked schedule between the caller's computations, and hands out the weights
-/// and gradients of the unit that computes.
+/// A pass over sharded units: it runs the checked schedule between the caller's computations, and provides the weights
+/// and gradients of the unit that is computed.
 ///
 ///     Pass<Stack> pass(module, sharding::Pass::train);
 ///     { auto use = pass.forward(0); encode(use.weight("w"), use.weight("b")); }
 ///     { auto use = pass.backward(0); encode_gradient(use.weight("w"), use.gradient("w"), use.gradient("b")); }
 ///     pass.finish();
 ///
-/// Every rank makes the same calls in the same order, its own collectives included. The caller may use the communicator
-/// for these inside and between uses: a pass issues its collectives when a Use ends, or in `finish`, never at a time
-/// that depends on timing.
+/// Every rank makes the same calls in the same order, including its own collectives. The caller may use the
+/// communicator for its own collectives inside and between uses: a pass issues its collectives when a Use ends, or in
+/// `finish`, so that their order never depends on timing.
 #pragma once
 
 #include <cstdint>
@@ -25,38 +25,37 @@
 
 namespace fsdp {
 
-/// Called before and after every task that runs; for traces. The observer takes the times.
+/// Callbacks before and after every task that runs, for traces. The observer measures the time itself.
 struct Observer {
   void (*before)(void* state, const sharding::Task& task) = nullptr;
   void (*after)(void* state, const sharding::Task& task) = nullptr;
   void* state = nullptr;
 };
 
-/// Called for every task that moves a unit's activations (sharding::moves_activations), which belong to the caller of a
-/// pass. Not called for what is not computed: micro-batches that are skipped; of the rest of a pass that is forfeited,
-/// for exchanges alone, since other ranks wait for them.
-/// `progress`, if given, lets what is on its way progress.
+/// Callbacks for the tasks that move a unit's activations (sharding::moves_activations), which the caller of a pass
+/// owns. `execute` is not called for skipped micro-batches. In the rest of a forfeited pass it is called only for
+/// exchanges, since other ranks wait for them. `progress`, if not null, lets transfers in flight progress.
 struct ActivationWork {
   void (*execute)(void* state, const sharding::Task& task) = nullptr;
   void (*progress)(void* state) = nullptr;
   void* state = nullptr;
 };
 
-/// Whether a training pass reduces its gradients for the step that follows, or drops them: it then computes a
-/// micro-batch again and changes nothing else.
+/// Whether a training pass reduces its gradients for the next step, or drops them. A pass that drops them only
+/// recomputes a micro-batch and has no other effect.
 enum class Reductions : std::uint8_t { made, left_out };
 
-/// A pass over the schedule of sharded units. See the head of this file.
+/// A pass over the schedule of sharded units. See the top of this file.
 template <class Stack>
 class [[nodiscard("a Pass that is not named is left unfinished at once; write auto pass = module.train()")]] Pass {
  public:
   using Module = ShardedModule<Stack>;
   using Device = typename Stack::Device;
 
-  /// Begins a pass; a training pass makes all micro-batches of a step (0: as many as planned). One whose reductions are
-  /// left out makes one, of any piece of the step, and must be planned (PassPlan::repeats). Throws LogicError if the
-  /// module has no such pass, or the last one is unfinished; or if the schedule moves activations and `activations` is
-  /// left out. `module` must outlive it.
+  /// Begins a pass. A training pass computes all micro-batches of a step (0: as many as planned). With
+  /// Reductions::left_out it computes one micro-batch, of any piece of the step, and must be planned
+  /// (PassPlan::repeats). Throws LogicError if the module has no such pass, if the last pass is unfinished, or if the
+  /// schedule moves activations and `activations` is omitted. `module` must outlive it.
   Pass(Module & module, sharding::Pass kind, int order = 0, int micro_batches = 0, const Observer& observer = {},
        Reductions reductions = Reductions::made, const ActivationWork& activations = {})
       : module_(module),
@@ -81,8 +80,8 @@ class [[nodiscard("a Pass that is not named is left unfinished at once; write au
   }
   Pass(const Pass&) = delete;
   Pass& operator=(const Pass&) = delete;
-  /// Abandons the pass if an exception unwinds. Otherwise destroying an unfinished pass makes the next pass and step
-  /// throw; the pass after that begins anew.
+  /// Abandons the pass if an exception unwinds. Otherwise, after the destruction of an unfinished pass, the next pass
+  /// and the next step throw; the pass after that starts normally.
   ~Pass() {
     if (cursor_.over()) return;
     if (cursor_.unwinds()) {
@@ -96,13 +95,14 @@ class [[nodiscard("a Pass that is not named is left unfinished at once; write au
     }
   }
 
-  /// Hand out the weights and gradients of the next computation. Throw LogicError, which names the next one, and change
-  /// nothing unless it is this one. `enter` takes whatever is next, and throws at the end of the pass. Of a temporary
-  /// pass, which its Use would outlive, they do not compile.
+  /// Return the weights and gradients of the next computation. If the requested computation is not the next one, they
+  /// throw LogicError, which reports the next one, and change nothing. `enter` accepts any next computation, and throws
+  /// at the end of the pass. On a temporary pass, which its Use would outlive, these calls do not compile.
   /// @{
   Use<Stack> forward(int unit)& { return enter(sharding::Action::forward, unit); }
   Use<Stack> backward(int unit)& { return enter(sharding::Action::backward, unit); }
-  Use<Stack> both(int unit)& { return enter(sharding::Action::loss, unit); }  ///< forward and backward in one go
+  /// Forward and backward as one computation.
+  Use<Stack> both(int unit)& { return enter(sharding::Action::loss, unit); }
   Use<Stack> enter()& {
     const sharding::Task task = cursor_.require_next();
     return enter(task.action, task.index);
@@ -124,20 +124,20 @@ class [[nodiscard("a Pass that is not named is left unfinished at once; write au
     return named<Self>(*this).enter();
   }
   /// @}
-  /// The next computation; nothing at the end of the pass.
+  /// Returns the next computation; nullopt at the end of the pass.
   std::optional<sharding::Task> next() const { return cursor_.next(); }
 
-  /// Sets the queue on which the caller computes, if not the module's stream: its own CUDA stream, say. Two events per
-  /// Use order the queues: work enqueued on `queue` inside of a Use may access the Use's tensors, and the library's
-  /// later work follows it. After `finish`, work on the module's stream, such as a step that reads the loss, follows
-  /// all work on `queue`. Throws LogicError inside of a Use. `queue` must outlive the pass.
+  /// Sets the queue on which the caller computes instead of the module's stream, for example the caller's CUDA stream.
+  /// Two events per Use order the queues: work enqueued on `queue` inside a Use may access the Use's tensors, and later
+  /// work of the library runs after it. After `finish`, work on the module's stream, such as a step that reads the
+  /// loss, follows all work on `queue`. Throws LogicError inside a Use. `queue` must outlive the pass.
   void compute_on(typename Device::Queue & queue) requires(Device::asynchronous) {
     cursor_.require_outside("compute_on");
     own_queue_ = &queue;
   }
 
-  /// For an event loop: runs at most `most` tasks, up to one that would wait. Returns whether the next computation can
-  /// begin, or the pass be finished, without waiting. Throws LogicError inside of a Use.
+  /// For an event loop: runs at most `most` tasks, and stops before a task that would wait. Returns whether the next
+  /// computation can begin, or the pass can be finished, without waiting. Throws LogicError inside a Use.
   bool poll(int most = std::numeric_limits<int>::max()) {
     cursor_.require_outside("poll", "call progress");
     run_until_computation_or_wait(most);
@@ -146,22 +146,22 @@ class [[nodiscard("a Pass that is not named is left unfinished at once; write au
     return sharding::computes(task.action) &&
            (!cursor_.reads(task) || Device::asynchronous || tasks_.weights_arrived(task.index));
   }
-  /// Lets collectives progress, inside of a Use too: call it in long computations where the host moves the data.
+  /// Lets collectives progress, also inside a Use: call it during long computations if the host moves the data.
   void progress() {
     tasks_.progress();
     if (activations_.progress != nullptr) activations_.progress(activations_.state);
   }
 
-  /// Ends the pass. Throws LogicError if something is left to compute, or the pass is over. After a training pass, the
-  /// gradients at rest are then complete for work that follows on the compute stream.
+  /// Ends the pass. Throws LogicError if computations remain, or if the pass has ended. After a training pass, the
+  /// gradients at rest are then complete for later work on the compute stream.
   void finish() {
     cursor_.require_finished();
     end();
   }
   /// For a rank without data for the next micro-batch: takes part in the rest of it without computing, and adds nothing
-  /// to the gradients. The caller must still make its own collectives, such as those of a RowTable. Where steps are cut
-  /// into pieces (ShardedModule::step_piece), a rank without a piece must call this. Throws LogicError inside of a Use,
-  /// in the middle of a micro-batch, and if the rank has a piece.
+  /// to the gradients. The caller must still make its own collectives, such as those of a RowTable. If steps are split
+  /// into pieces (ShardedModule::step_piece), a rank without a piece must call this. Throws LogicError inside a Use, in
+  /// the middle of a micro-batch, and if the rank has a piece.
   void skip() {
     const int micro_batch = cursor_.skip();
     for (auto left = next(); left.has_value() && left->micro_batch == micro_batch; left = next()) {
@@ -171,14 +171,14 @@ class [[nodiscard("a Pass that is not named is left unfinished at once; write au
     run_until_computation_or_wait();
   }
   /// For a rank that can no longer compute: takes part in the rest of the pass without computing. All ranks skip the
-  /// step that follows, and training goes on.
+  /// next step, and training continues.
   void forfeit() {
     cursor_.forfeit();
     follow_own_queue();
     for (; !cursor_.at_end(); cursor_.advance()) execute_or_pass_over(cursor_.task());
     end();
   }
-  /// Drops the pass after an exception that all ranks caught at the same computation; the next one begins anew.
+  /// Drops the pass after an exception that all ranks caught at the same computation; the next pass starts normally.
   void abandon() {
     if (!cursor_.over()) follow_own_queue();
     cursor_.abandon();
@@ -241,15 +241,15 @@ class [[nodiscard("a Pass that is not named is left unfinished at once; write au
     if (cursor_.must_wait_for_weights()) tasks_.wait_for_weights(cursor_.task().index);
   }
   void computed() {
-    if (cursor_.over()) return;  // forfeited or abandoned inside of the use
-    wait_for_weights();          // a gather in flight may not be released
+    if (cursor_.over()) return;  // forfeited or abandoned inside the Use
+    wait_for_weights();          // weights whose gather is in flight must not be released
     follow_own_queue();
     cursor_.end_use();
     if (observer_.after != nullptr) observer_.after(observer_.state, cursor_.task());
     cursor_.advance();
     run_until_computation_or_wait();
   }
-  /// Order the caller's queue after the module's stream, and the other way round.
+  /// Order the caller's queue after the module's stream, and the module's stream after the caller's queue.
   /// @{
   void own_queue_follows() {
     if (own_queue_ != nullptr) own_queue_->wait(module_.stream().record());
@@ -270,7 +270,7 @@ class [[nodiscard("a Pass that is not named is left unfinished at once; write au
   PassCursor cursor_;
   Observer observer_;
   ActivationWork activations_;
-  typename Device::Queue* own_queue_ = nullptr;  ///< where the caller computes; null: on the module's stream
+  typename Device::Queue* own_queue_ = nullptr;  ///< queue on which the caller computes; null: the module's stream
 };
 
 }  // namespace fsdp

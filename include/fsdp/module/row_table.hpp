@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Tables whose rows are sent and never gathered: embeddings of a recommender.
+/// Tables that are never gathered and of which only requested rows are sent, such as the embeddings of a recommender.
 #pragma once
 
 #include <tessera/fsdp/core/language.hpp>  // before all others
@@ -22,9 +22,9 @@
 
 namespace fsdp {
 
-/// A parameter [R, C] of a unit that is declared with `gathered = false`. Ranks ask for rows and get those alone; each
-/// moves C elements for every row that any rank asks for. Gradients are added at rest, so that clipping, optimizer and
-/// checkpoints treat the table as any parameter.
+/// A parameter [R, C] of a unit that is declared with `gathered = false`. Ranks request rows and receive only these;
+/// each rank moves C elements for every row that any rank requests. Gradients are added directly to the gradients at
+/// rest, so that clipping, optimizer and checkpoints treat the table like any other parameter.
 template <class Stack>
 class RowTable {
  public:
@@ -35,15 +35,15 @@ class RowTable {
       Stack::Device::host_memory,
       "fsdp: RowTable reads and adds rows on the host; it needs a device whose memory the host can access (Cpu)");
 
-  /// `module` must outlive it. Throws InputError for an unknown name, a unit that is gathered, or a layout that cuts
+  /// `module` must outlive it. Throws InputError for an unknown name, a unit that is gathered, or a layout that splits
   /// rows.
   RowTable(Module& module, std::string_view name) : RowTable(module, found(module, name)) {}
 
-  /// Elements of a row.
+  /// Returns the number of elements of a row.
   std::int64_t columns() const { return owners_.columns(); }
 
-  /// Writes rows `ids` [n] of the table to `rows` [n, C]. Collective; n may differ between ranks. Throws InputError on
-  /// all ranks for a row that does not exist.
+  /// Writes the rows with indices `ids` [n] of the table to `rows` [n, C]. Collective; n may differ between ranks.
+  /// Throws InputError on all ranks if a row does not exist.
   void lookup(std::span<const std::int64_t> ids, Tensor<Compute> rows) {
     require_rows(ids, rows.rows(), rows.columns());
     auto& communicator = module_->communicator();
@@ -62,8 +62,8 @@ class RowTable {
     pick(asked, counts, rows);
   }
 
-  /// Adds `rows` [n, C] to the gradients of rows `ids` [n], in the order of ranks. Call it in a training pass, any
-  /// number of times; a step begins with gradients of zero. Collective, as `lookup`.
+  /// Adds `rows` [n, C] to the gradients of the rows with indices `ids` [n], in the order of ranks. Call it in a
+  /// training pass, any number of times; a step begins with zero gradients. Collective, like `lookup`.
   void add_gradient(std::span<const std::int64_t> ids, Tensor<const Accumulate> rows) {
     require_rows(ids, rows.rows(), rows.columns());
     auto& communicator = module_->communicator();
@@ -111,7 +111,7 @@ class RowTable {
     throw LogicError("row table: a parameter without a group");
   }
 
-  /// Whether this rank holds all rows: it is alone, or the table is replicated.
+  /// Whether this rank stores all rows: there is only one rank, or the table is replicated.
   bool whole_here() const { return group_->in_place(); }
   void require_rows(std::span<const std::int64_t> ids, std::int64_t rows, std::int64_t columns) const {
     require<InputError>(rows == std::ssize(ids) && (rows == 0 || columns == owners_.columns()),
@@ -123,14 +123,13 @@ class RowTable {
       std::copy_n(group_->model().data() + owners_.place_of(ids[static_cast<std::size_t>(i)]).local, columns(),
                   rows.row(i));
   }
-  /// Elements that each rank sends: those of its rows that any rank asks for.
+  /// Returns the number of elements that each rank sends: all of its rows that any rank requests.
   std::vector<std::int64_t> counts_by_owner(const RowRequests& asked) const {
     std::vector<std::int64_t> counts(asked.counts.size());
     for (const std::int64_t id : asked.ids) counts[static_cast<std::size_t>(owners_.place_of(id).rank)] += columns();
     return counts;
   }
-  /// Copies the rows that this rank asked for out of all that were sent: these lie by owner, then in the order of
-  /// requests.
+  /// Copies the rows that this rank requested from all received rows, which are ordered by owner, then by request.
   void pick(const RowRequests& asked, const std::vector<std::int64_t>& counts, Tensor<Compute> rows) const {
     std::vector<std::int64_t> next(counts.size());
     for (std::size_t rank = 1; rank < next.size(); ++rank) next[rank] = next[rank - 1] + counts[rank - 1];

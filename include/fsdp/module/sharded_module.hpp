@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Units of named tensors whose weights, gradients and optimizer state are sharded over ranks: their memory, groups and
-/// schedules. A unit's computation and inputs are not known here.
+/// schedules. The module does not know a unit's computation or inputs.
 ///
 /// Memory is planned from the schedules and allocated in the constructor; a step allocates no tensor memory.
 #pragma once
@@ -22,7 +22,7 @@
 namespace fsdp {
 
 /// This rank's part of sharded units: the buffers at rest, slots for gathered weights and gradients, an arena, and the
-/// schedules of the passes. Pass runs them.
+/// schedules of the passes. Pass runs the schedules.
 template <class StackT>
 class ShardedModule : public ModuleMemory<TypesOf<StackT>> {
   using Memory = ModuleMemory<TypesOf<StackT>>;
@@ -37,7 +37,7 @@ class ShardedModule : public ModuleMemory<TypesOf<StackT>> {
                 ModuleSettings settings)
       : Memory({communicator, StackAxes::of<Stack>(sharding)}, units, std::move(settings), calls_of(sharding)) {}
 
-  /// The same on a mesh, which must have as many axes as the strategy works on.
+  /// The same on an existing mesh, which must have as many axes as the strategy works on.
   template <int axes>
   ShardedModule(comm::Mesh<Comm, axes> mesh, std::span<const Unit> units, const typename Stack::Sharding& sharding,
                 ModuleSettings settings)

@@ -36,7 +36,7 @@ consteval bool is_tiling() {
     return tiling::check_tiling<T>();
 }
 
-/// Whether a communicator can do what sequences are sharded by, if they are.
+/// Checks that a communicator supports the exchanges that sequence sharding needs, if sequences are sharded.
 template <class Comm, class Sequence>
 consteval bool exchanges_sequences() {
   if constexpr (Sequence::shards)
@@ -49,7 +49,7 @@ consteval bool exchanges_sequences() {
 
 namespace detail {
 
-/// The place of a policy among a Stack's arguments, as its member types tell it; -1 for anything else.
+/// Returns the position of a policy among a Stack's arguments, as inferred from its members; -1 for other types.
 template <class T>
 consteval int place_in_stack() {
   if constexpr (requires { typename T::AtRest; }) return 0;
@@ -59,7 +59,7 @@ consteval int place_in_stack() {
   return -1;
 }
 
-/// Whether no policy stands at the place of another one.
+/// Whether no policy is in the position of another one.
 template <class... Policies>
 consteval bool in_order() {
   bool good = true;
@@ -83,8 +83,8 @@ consteval bool check_stack() {
 }
 
 /// The policies of a program: sharding, communication, precision, tiling, and whether sequences are sharded. Policies
-/// are types; their numbers are values of those types. Code with a forward and backward of its own tiles and cuts
-/// sequences as it likes, and leaves the last two out.
+/// are types; their numbers are values of those types. Code with its own forward and backward tiles and splits
+/// sequences itself, and omits the last two arguments.
 template <class ShardingT, class CommT, class PrecisionT, class TilingT = tiling::Untiled,
           class SequenceT = WholeSequences>
 struct Stack {
@@ -108,18 +108,19 @@ struct Stack {
   static_assert(device::check_device<typename CommT::Device>());
 
   using Sharding = ShardingT;             ///< how weights, gradients and optimizer state are placed
-  using Comm = CommT;                     ///< what moves them between ranks
-  using Device = typename CommT::Device;  ///< where they are, and what computes
+  using Comm = CommT;                     ///< what communicates them between ranks
+  using Device = typename CommT::Device;  ///< memory and compute device
   using Precision = PrecisionT;           ///< element types
   using Tiling = TilingT;                 ///< how sequences are cut into tiles
   using Sequence = SequenceT;             ///< whether several ranks share a sequence
-  /// Placement over the mesh's outer axis of what the optimizer steps.
+  /// Placement, over the mesh's outer axis, of main weights and optimizer state.
   using OptimizerPlacement = fsdp::OptimizerPlacement<Sharding>;
-  static constexpr int mesh_axes = mesh_axes_of<Sharding>;              ///< axes of the mesh of ranks
-  static constexpr bool axes_by_value = fsdp::axes_by_value<Sharding>;  ///< whether a value may use one of two axes
+  static constexpr int mesh_axes = mesh_axes_of<Sharding>;  ///< number of axes of the mesh of ranks
+  /// Whether a value may use only one of two axes.
+  static constexpr bool axes_by_value = fsdp::axes_by_value<Sharding>;
   /// Where main weights and optimizer state live.
   using OptimizerSpace = std::conditional_t<offloads_optimizer_of<Sharding>, device::HostOffload<Device>, Device>;
-  /// What code on one rank knows of the stack: device and precision.
+  /// The part of the stack that code on one rank depends on: device and precision.
   using Local = fsdp::Local<Device, LocalPrecision<Precision>>;
 
   static_assert(
@@ -134,9 +135,10 @@ struct Stack {
       std::is_same_v<typename Precision::Main, float> && std::is_same_v<typename Precision::Accumulate, float>,
       "fsdp: optimizers and the weight-gradient matmuls work in float; make the precision's Main and Accumulate float");
 
-  /// The same stack for what does not depend on tiling: units, their optimizer, and all that moves them.
+  /// The same stack without tiling, for code that does not depend on it: units, their optimizer and their
+  /// communication.
   using WithoutTiling = Stack<Sharding, Comm, Precision, tiling::Untiled, Sequence>;
-  /// The same with another communicator, and so on another device. The tiling is then a value.
+  /// The same stack with another communicator, and so with another device. The tiling is then a value.
   template <class OtherComm>
   using WithComm = Stack<Sharding, OtherComm, Precision, tiling::Untiled, Sequence>;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The mesh of ranks that a stack works on, with as many axes as its strategy has, and each group's axes on it.
+/// The mesh of ranks that a stack works on, with as many axes as its strategy uses, and each group's axes on the mesh.
 #pragma once
 
 #include <cstdint>
@@ -25,20 +25,21 @@ struct GroupAxes {
   Comm* shard = nullptr;   ///< ranks over which tensors are sharded
   Comm* across = nullptr;  ///< ranks that hold the same shards
   Comm* keep = nullptr;    ///< ranks that together keep the weights after forward (FullyShard over k ranks)
-  Comm* reduce = nullptr;  ///< ranks over which partial gradients are reduced; nullptr: they are added up at rest
+  /// Ranks over which partial gradients are reduced; nullptr: they are accumulated in the buffer at rest.
+  Comm* reduce = nullptr;
 
-  /// Ranks of an axis.
+  /// Returns the number of ranks of an axis.
   static int size(const Comm* axis) { return axis == nullptr ? 1 : axis->size(); }
-  /// This rank's index on an axis.
+  /// Returns this rank's index on an axis.
   static int rank(const Comm* axis) { return axis == nullptr ? 0 : axis->rank(); }
 };
 
-/// The axes that a stack's value uses: those of its strategy, and whether ranks may share sequences.
+/// The axes that a stack uses at run time: its strategy's mesh axes, and whether ranks may share sequences.
 struct StackAxes {
   MeshChoice mesh;
   bool shares_sequences = false;
 
-  /// Returns those of a strategy of `Stack`; a Described has the limits of the stack that it describes.
+  /// Returns the axes for a strategy of `Stack`; a Described has the limits of the stack that it describes.
   template <class Stack>
   static StackAxes of(const typename Stack::Sharding& sharding) {
     StackAxes axes{.mesh = mesh_of(sharding), .shares_sequences = Stack::Sequence::shards};
@@ -48,7 +49,8 @@ struct StackAxes {
   }
 };
 
-/// What the memory of a module depends on, of its stack: stacks of other strategies and tilings share it.
+/// The types of a stack on which the memory of a module depends: stacks that differ only in strategy or tiling share
+/// it.
 template <class CommT, class PrecisionT, class Across, class Space, int axes, bool by_value, class SequenceT>
 struct ModuleTypes {
   using Comm = CommT;
@@ -59,16 +61,16 @@ struct ModuleTypes {
   using Sequence = SequenceT;
   static constexpr int mesh_axes = axes;
   static constexpr bool axes_by_value = by_value;
-  using Sharding = StackAxes;  ///< the value of StackMesh
+  using Sharding = StackAxes;  ///< type that StackMesh is constructed from
 };
-/// Those of a Stack.
+/// The ModuleTypes of a Stack.
 template <class Stack>
 using TypesOf =
     ModuleTypes<typename Stack::Comm, typename Stack::Precision, typename Stack::OptimizerPlacement,
                 typename Stack::OptimizerSpace, Stack::mesh_axes, Stack::axes_by_value, typename Stack::Sequence>;
 
-/// The mesh that a stack's strategy works on, and which of its communicators a group of parameters uses. `Stack` may
-/// be ModuleTypes.
+/// The mesh that a stack's strategy works on, and the communicators of it that each group of parameters uses. `Stack`
+/// may be a ModuleTypes.
 template <class Stack>
 class StackMesh {
  public:
@@ -86,8 +88,8 @@ class StackMesh {
     if constexpr (Stack::mesh_axes == 2)
       if (axes.mesh.ranks_per_group) groups_.emplace(world, *axes.mesh.ranks_per_group);
   }
-  /// Takes an existing mesh. A mesh with another number of axes than the strategy's does not compile, or is refused by
-  /// `axes` where values of the strategy's type differ in it.
+  /// Takes an existing mesh. A mesh whose number of axes differs from the strategy's does not compile. If the number
+  /// depends on the strategy's value, `axes` rejects it at run time.
   template <int axes>
   explicit StackMesh(comm::Mesh<Comm, axes> mesh) : world_(&mesh.world()) {
     static_assert(axes >= Stack::mesh_axes || Stack::axes_by_value,
@@ -99,8 +101,8 @@ class StackMesh {
     if constexpr (axes == 2) groups_.emplace(std::move(mesh));
   }
 
-  /// Makes the axis of the consecutive ranks that share a sequence, whose groups must make up the world. Collective if
-  /// there are several. Throws InputError if the stack has whole sequences.
+  /// Creates the communicator of the consecutive ranks that share a sequence; `ranks_per_sequence` must divide the size
+  /// of the world. Collective if it is above 1. Throws InputError if it is above 1 and the stack has whole sequences.
   void share_sequences(int ranks_per_sequence) {
     require<InputError>(shares_sequences_ || ranks_per_sequence == 1, "sequence: ", ranks_per_sequence,
                         " ranks are to share each sequence, and this stack has whole ones; take fsdp::Ulysses as its "
@@ -109,7 +111,7 @@ class StackMesh {
       if (ranks_per_sequence > 1)
         sequence_.emplace(comm::split(world(), [=](int rank) { return rank / ranks_per_sequence; }));
   }
-  /// The ranks that share this rank's sequences; nullptr if each has its own.
+  /// The communicator of the ranks that share this rank's sequences; nullptr if each rank has whole sequences.
   Comm* sequence_axis() {
     if constexpr (Stack::Sequence::shards)
       return sequence_ ? &*sequence_ : nullptr;
@@ -117,15 +119,15 @@ class StackMesh {
       return nullptr;
   }
 
-  /// All ranks.
+  /// The communicator of all ranks.
   Comm& world() const { return *world_; }
-  /// Whether it has two axes.
+  /// Whether the mesh has two axes.
   bool has_groups() const {
     if constexpr (Stack::mesh_axes == 2) return groups_.has_value();
     return false;
   }
-  /// Returns the world's communicator; if the strategy works on two axes, those of the outer and the inner axis; and
-  /// that of the ranks that share a sequence, if several do.
+  /// Returns the world's communicator, the communicators of the outer and the inner axis if the strategy works on two
+  /// axes, and the communicator of the ranks that share a sequence if several do.
   std::vector<Comm*> communicators() {
     Comm* list[4] = {world_};
     Comm** end = list + 1;
@@ -137,7 +139,7 @@ class StackMesh {
     if (Comm* const sequence = sequence_axis()) *end++ = sequence;
     return {list, end};
   }
-  /// Collectives of its communicators so far.
+  /// Returns the traffic of the mesh's communicators so far.
   comm::MeshTraffic traffic() {
     const auto of = [](Comm& axis) { return axis.size() > 1 ? axis.monitor().totals.traffic : comm::Traffic{}; };
     comm::MeshTraffic sums{.world = of(*world_)};
@@ -149,7 +151,7 @@ class StackMesh {
     if (Comm* const sequence = sequence_axis()) sums.sequence = of(*sequence);
     return sums;
   }
-  /// Calls the `end_run` of communicators that have one.
+  /// Calls `end_run` of all communicators that have this function.
   void end_run() noexcept {
     if constexpr (requires(Comm & axis) { axis.end_run("world"); }) {
       world_->end_run("world");
@@ -161,7 +163,7 @@ class StackMesh {
       if (Comm* const sequence = sequence_axis()) sequence->end_run("sequence");
     }
   }
-  /// Bytes that the communicators hold besides the caller's tensors.
+  /// Returns the number of bytes that the communicators allocate in addition to the caller's tensors.
   std::int64_t scratch_bytes() const {
     const auto bytes = [](const Comm& communicator) -> std::int64_t {
       std::int64_t held = 0;
@@ -177,8 +179,9 @@ class StackMesh {
     return sum;
   }
 
-  /// Returns the sizes of the axes for groups that are not resident. Throws InputError where a strategy on two axes
-  /// uses one, one on a single axis needs two, or its type and its facts place the optimizer's state differently.
+  /// Returns the sizes of the axes for groups that are not resident. Throws InputError if a strategy on two axes uses
+  /// only one, if a strategy on one axis needs two, or if its type and its facts place the optimizer's state
+  /// differently.
   sharding::Axes axes(const sharding::Facts& facts) const {
     constexpr bool shards_across = std::is_same_v<typename Stack::OptimizerPlacement, buffer::Shard>;
     require<InputError>(shards_across == (facts.across == sharding::Across::shard),
@@ -213,15 +216,15 @@ class StackMesh {
     return {.shard = world().size()};
   }
 
-  /// Returns the communicators of a group in a problem with these axes. One that is never gathered is sharded over all
-  /// ranks.
+  /// Returns the communicators of a group in a problem with these axes. A group that is never gathered is sharded over
+  /// all ranks.
   GroupAxes<Comm> axes_of(const sharding::GroupFacts& group, const sharding::Facts& facts,
                           const sharding::Problem& problem) {
     const auto axis = [](Comm& communicator) { return communicator.size() > 1 ? &communicator : nullptr; };
     Comm* const all = axis(world());
     if (group.resident) return {.shard = nullptr, .across = all};
     if (!group.gathered) return {.shard = all, .reduce = all};
-    // One rank too rounds and adds each piece's gradient as several do.
+    // A single rank also rounds and adds each piece's gradient, so that results match those of several ranks.
     Comm* const reduce = facts.pieces > 0 ? &world() : all;
     if constexpr (Stack::mesh_axes == 2)
       if (groups_) {
@@ -239,9 +242,9 @@ class StackMesh {
   Comm* world_;
   bool axes_by_value_ = Stack::axes_by_value;
   bool shares_sequences_ = Stack::Sequence::shards;
-  /// The groups of ranks, if the strategy has some; only stacks that may have two axes.
+  /// The mesh with two axes, if the strategy uses groups of ranks. Only stacks that may have two axes have this member.
   [[no_unique_address]] std::conditional_t<Stack::mesh_axes == 2, std::optional<comm::Mesh<Comm, 2>>, Nothing> groups_;
-  /// Only stacks that shard sequences have such an axis.
+  /// The communicator of the ranks that share a sequence. Only stacks that shard sequences have this member.
   [[no_unique_address]] std::conditional_t<Stack::Sequence::shards, std::optional<Comm>, Nothing> sequence_;
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Units of named tensors, and the groups made from them, which are gathered and reduced together; and groups of
-/// parameters that an optimizer steps in their own way (OptimizerGroup), which are others.
+/// Units of named tensors, and the groups made from them, which are gathered and reduced together. Also OptimizerGroup:
+/// groups of parameters with separate optimizer settings, which are independent of the former.
 #pragma once
 
 #include <array>
@@ -22,35 +22,38 @@
 
 namespace fsdp {
 
-/// The parameters that match all of `parameters`, `units` and `role`, and what is done otherwise with them. Patterns
-/// match whole names, with *, ? and [...] as in a shell. A parameter may be in several groups that set different
-/// things, or the same learning rate or weight decay; one group at most clips it.
+/// The parameters that match all of `parameters`, `units` and `role`, and their separate optimizer settings. Patterns
+/// match whole names, with *, ? and [...] as in a shell. A parameter may be in several groups if these set different
+/// settings, or the same learning rate or weight decay; at most one group clips it.
 struct OptimizerGroup {
-  std::string parameters = "*";   ///< pattern of their names
-  std::string units = "*";        ///< pattern of the names of units that have them
-  std::optional<Role> role = {};  ///< nothing: of any role
+  std::string parameters = "*";   ///< pattern of the parameters' names
+  std::string units = "*";        ///< pattern of the names of the units that have the parameters
+  std::optional<Role> role = {};  ///< role of the parameters; nullopt: any role
   std::optional<double> lr = {};  ///< factor of the learning rate
-  /// In place of the optimizer's constant, also for parameters that do not decay without it.
+  /// Replaces the optimizer's weight decay, also for parameters that otherwise do not decay.
   std::optional<double> weight_decay = {};
-  /// The largest norm of the group's gradients, which the norm of the rest then leaves out; 0: not clipped at all.
+  /// Maximum norm of the group's gradients, which are then excluded from the norm of the other gradients. 0: not
+  /// clipped.
   std::optional<double> clip = {};
   bool frozen = false;  ///< not trained, as UnitOptions::frozen
 
-  /// Which parameters it has, for messages: "'*.bias'", "'*' of units 'block 0'", "'*' of role vector".
+  /// Returns a description of the group's parameters for messages: "'*.bias'", "'*' of units 'block 0'", "'*' of role
+  /// vector".
   std::string selection() const;
-  /// Throws InputError for a number out of its range, for a group that sets nothing, and for numbers of a frozen one.
+  /// Throws InputError for a number out of its range, for a group that sets nothing, and for a frozen group that sets
+  /// numbers.
   void check() const;
 
   friend bool operator==(const OptimizerGroup&, const OptimizerGroup&) = default;
 };
 
-/// A number that a group may set. The least one is 0.
+/// A number that a group may set. Its minimum is 0.
 struct GroupNumber {
-  std::string_view name;  ///< in messages and flags
+  std::string_view name;  ///< name in messages and flags
   std::optional<double> OptimizerGroup::*value;
   double most;
 };
-/// All of them.
+/// All numbers that a group may set.
 inline constexpr std::array<GroupNumber, 3> group_numbers{{{"lr", &OptimizerGroup::lr, 1000},
                                                            {"weight-decay", &OptimizerGroup::weight_decay, 1000},
                                                            {"clip", &OptimizerGroup::clip, 1e30}}};
@@ -58,18 +61,19 @@ inline constexpr std::array<GroupNumber, 3> group_numbers{{{"lr", &OptimizerGrou
 /// Returns "matrix", "table" or "vector".
 std::string name_of(Role role);
 
-/// Tensors that are gathered before a computation uses them, and reduced after it made their gradients.
+/// Tensors that are gathered before a computation uses them, and whose gradients are reduced after it.
 struct Unit {
-  std::string name;  ///< in messages, schedules and traces
+  std::string name;  ///< name in messages, schedules and traces
   std::vector<Parameter> parameters;
-  bool backward_needs_weights = true;  ///< false: it is not gathered for its backward, as an embedding
-  /// False: no computation uses it whole, so that it is never gathered nor reduced. Its rows are sent (RowTable).
+  bool backward_needs_weights = true;  ///< false if it is not gathered for its backward, as for an embedding
+  /// False if no computation uses it whole, so that it is never gathered or reduced. Its rows are sent instead
+  /// (RowTable).
   bool gathered = true;
   std::vector<int> absent = {};  ///< fields of the unit that have no parameter, ascending, from 0
-  sharding::Stages stages = {};  ///< how it is computed where several ranks share a sequence
+  sharding::Stages stages = {};  ///< stages of its computation if several ranks share a sequence
 };
 
-/// Returns a unit with these fields; `prefix` stands before their names.
+/// Returns a unit with these fields; `prefix` is prepended to their names.
 Unit unit_of(std::string name, std::span<const Field> fields, std::string_view prefix, bool backward_needs_weights);
 
 /// Returns a unit from a struct of fields: `unit_of<Fields>("encoder", fields, "encoder.")`.
@@ -79,74 +83,77 @@ Unit unit_of(std::string name, const Fields<Field>& fields, std::string_view pre
   return unit_of(std::move(name), flatten<Fields>(fields), prefix, backward_needs_weights);
 }
 
-/// Returns every parameter of the units once, in order; a shared weight appears where it is first named.
+/// Returns every parameter of the units once, in order; a shared weight appears at its first occurrence.
 std::vector<Parameter> distinct_parameters(std::span<const Unit> units);
 /// Returns the number of elements of all distinct parameters.
 std::int64_t distinct_elements(std::span<const Unit> units);
 
-/// The cost of an optimizer's step on a whole parameter, in any unit.
+/// Returns the cost of an optimizer's step on a whole parameter, in any unit.
 using StepWork = std::int64_t (*)(const Parameter&);
 
-/// The cost for an optimizer that steps each element alone: the number of elements.
+/// Returns the cost for an elementwise optimizer: the number of elements.
 inline std::int64_t elementwise_work(const Parameter& parameter) { return parameter.shape.numel(); }
 
 /// Options of units that do not depend on the strategy. Patterns match whole names, with * and ? as in a
 /// shell.
 struct UnitOptions {
-  /// Number of consecutive units gathered and reduced together, first and last excepted: a model's blocks.
+  /// Number of consecutive units that are gathered and reduced together, except the first and the last: a model's
+  /// blocks.
   std::int64_t blocks_per_unit = 1;
-  std::int64_t merge_below = 0;  ///< a unit with fewer elements joins its neighbour
-  bool recompute = false;        ///< blocks save only their input (tessera/fsdp/nn/recomputed.hpp)
+  std::int64_t merge_below = 0;  ///< a unit with fewer elements is merged with its neighbour
+  /// Blocks save only their input and recompute the rest in backward (tessera/fsdp/nn/recomputed.hpp).
+  bool recompute = false;
   /// Share of the recomputed blocks, 0 to 1, whose inputs are in host memory between forward and backward
   /// (offloaded_blocks). Results do not depend on it.
   double offload_inputs = 0;
-  bool keep_last_block = true;               ///< the last block's weights stay gathered through the head
-  std::vector<std::string> replicated = {};  ///< not sharded: whole on every rank, gradients all-reduced once per step
-  /// Not trained: no gradient, no optimizer state, no reduction. In a model with adapters all other parameters are
-  /// frozen too.
+  bool keep_last_block = true;  ///< the last block's weights stay gathered through the head
+  /// Patterns of parameters that are whole on every rank; their gradients are all-reduced once per step.
+  std::vector<std::string> replicated = {};
+  /// Patterns of parameters that are not trained: no gradient, no optimizer state, no reduction. In a model with
+  /// adapters, all parameters except the adapters are frozen too.
   std::vector<std::string> frozen = {};
-  std::vector<OptimizerGroup> groups = {};  ///< of parameters that the optimizer steps in their own way
+  std::vector<OptimizerGroup> groups = {};  ///< groups of parameters with separate optimizer settings
 
   friend bool operator==(const UnitOptions&, const UnitOptions&) = default;
 };
 
-/// Returns which of `blocks` blocks, from 0, have their inputs in host memory: as many as the share says, rounded up,
-/// and none of the last one, whose backward comes first. They are evenly spaced, so that each copy has as many blocks'
-/// computation to run beside.
+/// Returns which of `blocks` blocks, from 0, have their inputs in host memory: `share` of the blocks, rounded up, but
+/// never the last block, whose backward comes first. They are evenly spaced, so that each copy can overlap the
+/// computation of the same number of blocks.
 std::vector<int> offloaded_blocks(double share, int blocks);
 
 /// Whether any of the shell patterns matches the name.
 bool matches_any(const std::vector<std::string>& patterns, const std::string& name);
-/// Removes the names for which `matches` holds.
+/// Removes the names for which `matches` returns true.
 void remove_names(std::vector<std::string>& names, FunctionRef<bool(const std::string&)> matches);
 
-/// Returns the parameters that a group has, each once, in order.
+/// Returns the parameters of a group, each once, in order.
 std::vector<Parameter> parameters_of(const OptimizerGroup& group, std::span<const Unit> units);
 
 /// Tensors that are gathered and reduced together.
 struct GroupedParameters {
-  std::string name;  ///< for messages
+  std::string name;  ///< name in messages
   std::vector<Parameter> parameters;
   bool replicated = false;
   bool frozen = false;
-  bool persistent = false;  ///< small tensors: once gathered, they are held to the end of the step
-  bool gathered = true;     ///< false: of units that are never gathered
+  bool persistent = false;  ///< small tensors: once gathered, they stay gathered to the end of the step
+  bool gathered = true;     ///< false for units that are never gathered
 
-  /// Elements of all its tensors, without padding.
+  /// Returns the number of elements of all its tensors, without padding.
   std::int64_t elements() const;
 };
 
 /// A unit's parameter as a group and an index into that group's tensors.
 struct Reference {
-  int group = 0;  ///< below 0: the unit has no such parameter
+  int group = 0;  ///< index of the group; below 0 if the unit does not have this parameter
   int index = 0;
 
   /// Whether the unit has such a parameter.
   bool present() const { return group >= 0; }
 };
 
-/// Throws InputError for a number of axes that no shape has, a negative extent, or more elements than any memory holds.
-/// `what`: begins the sentence, as "units: parameter 'w' of encoder".
+/// Throws InputError for an invalid number of axes, a negative extent, or more elements than fit in any memory. `what`:
+/// the beginning of the message, such as "units: parameter 'w' of encoder".
 void check_shape(std::string_view what, const Shape& shape);
 
 /// The result of group_parameters.
@@ -157,21 +164,21 @@ struct UnitGroups {
 };
 
 /// Puts the parameters of units into groups. First comes one group per unit, in order (units may be merged, as
-/// `options` say); then one for each weight that different units share; then those parts of units that are replicated,
-/// frozen or persistent while the rest is not. Tensors of at most `persistence_threshold` elements are persistent.
-/// With `keeps_joined`, tensors that join each other (Parameter::joins_previous) are persistent together or not at all,
-/// so that the matmuls of a unit do not depend on the threshold. Sets each parameter's Parameter::step. Throws
-/// InputError if a number of `options` or of a unit is out of range, a pattern or a group matches nothing, groups give
-/// a parameter different values, everything is frozen, a unit or a parameter has no name, or two tensors of different
-/// shapes share a name.
+/// `options` specify); then one for each weight that different units share; then the parts of units that are
+/// replicated, frozen or persistent while the rest of the unit is not. Tensors of at most `persistence_threshold`
+/// elements are persistent. With `keeps_joined`, tensors that join each other (Parameter::joins_previous) are
+/// persistent together or not at all, so that the matmuls of a unit do not depend on the threshold. Sets each
+/// parameter's Parameter::step. Throws InputError if a number of `options` or of a unit is out of range, a pattern or a
+/// group matches nothing, groups give a parameter different values, everything is frozen, a unit or a parameter has no
+/// name, or two tensors of different shapes share a name.
 UnitGroups group_parameters(std::span<const Unit> units, const UnitOptions& options, std::int64_t persistence_threshold,
                             bool keeps_joined = false);
 
 /// Returns the number of elements of the groups that are not frozen. Throws as group_parameters does.
 std::int64_t trained_elements(std::span<const Unit> units, const UnitOptions& options);
 
-/// Returns what a schedule must know about a group. `sharded`: whether the strategy shards groups that are not
-/// replicated.
+/// Returns the facts about a group that a schedule depends on. `sharded`: whether the strategy shards groups that are
+/// not replicated.
 sharding::GroupFacts facts_of(const GroupedParameters& group, const sharding::Facts& facts, bool sharded);
 
 }  // namespace fsdp

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The tensors of a unit while the caller computes it. A pass makes it: tessera/fsdp/module/pass.hpp.
+/// The tensors of a unit while the caller computes it. A pass creates it: tessera/fsdp/module/pass.hpp.
 #pragma once
 
 #include <array>
@@ -20,12 +20,12 @@ namespace fsdp {
 template <class Stack>
 class Pass;
 
-/// A unit's tensors while the caller computes it. One Use of a pass is alive at a time. Its end (`done`, or the
-/// destructor) starts what follows in the schedule (releases, reductions, the next gathers) and does not wait.
+/// A unit's tensors while the caller computes it. At most one Use of a pass is alive at a time. Its end (`done`, or the
+/// destructor) starts the next tasks of the schedule (releases, reductions, the next gathers) and does not wait.
 ///
-/// Views are contiguous, row-major, aligned to device::alignment (but not in buffer::Rows without pieces), and valid
-/// until the end of the Use; afterwards they are poisoned in debug builds and under AddressSanitizer. Where the module
-/// has fixed slots, a unit's views have the same addresses in each of its uses in a pass.
+/// Views are contiguous, row-major, aligned to device::alignment (except in buffer::Rows without pieces), and valid
+/// until the end of the Use; afterwards they are poisoned in debug builds and under AddressSanitizer. If the module has
+/// fixed slots, a unit's views have the same addresses in each of its uses in a pass.
 template <class Stack>
 class [[nodiscard("a Use that is not named ends at once; write auto use = pass.forward(unit)")]] Use {
  public:
@@ -34,9 +34,9 @@ class [[nodiscard("a Use that is not named ends at once; write auto use = pass.f
 
   Use(const Use&) = delete;
   Use& operator=(const Use&) = delete;
-  /// Takes the computation over; `other` ends nothing.
+  /// Takes over the computation; the destructor of `other` then does not end it.
   Use(Use && other) noexcept : pass_(std::exchange(other.pass_, nullptr)), task_(other.task_), thrown_(other.thrown_) {}
-  /// Ends the computation, unless an exception unwinds.
+  /// Ends the computation, unless the stack is being unwound by an exception.
   ~Use() noexcept(false) {
     if (std::uncaught_exceptions() == thrown_) done();
   }
@@ -46,9 +46,9 @@ class [[nodiscard("a Use that is not named ends at once; write auto use = pass.f
   }
 
   /// A tensor by its index in Unit::parameters, or by name: a weight, or the gradient of one. A gradient's memory is
-  /// not cleared; GradientView::next says how to write it. Throw LogicError after the end of the Use, for an unknown
-  /// tensor, for a weight in a backward that was declared to need none, and for a gradient in a computation that makes
-  /// none. The first request for a weight waits for the unit's gather.
+  /// not cleared; GradientView::next specifies whether to overwrite it or to accumulate. They throw LogicError after
+  /// the end of the Use, for an unknown tensor, for a weight in a backward that was declared to need no weights, and
+  /// for a gradient in a computation that computes none. The first request for a weight waits for the unit's gather.
   /// @{
   Tensor<const Compute> weight(std::size_t index) const& {
     check().weights();
@@ -64,7 +64,8 @@ class [[nodiscard("a Use that is not named ends at once; write auto use = pass.f
   }
   GradientView<Accumulate> gradient(std::string_view name) const& { return gradient(check().index_of(name)); }
   /// @}
-  /// All of them, in the order of the unit's fields: into a list of that length, or as a struct.
+  /// All weights or gradients, in the order of the unit's fields: written to a list of that length, or returned as a
+  /// struct.
   /// @{
   void weights(std::span<Tensor<const Compute>> list) const& {
     check().weights();
@@ -91,7 +92,7 @@ class [[nodiscard("a Use that is not named ends at once; write auto use = pass.f
     return unflatten<Fields, GradientView<Accumulate>>(list);
   }
   /// @}
-  /// A gradient for code that only adds: cleared before its first write.
+  /// Returns a gradient for code that only accumulates: it is zeroed before its first write.
   /// @{
   Tensor<Accumulate> zeroed(std::size_t index) const& {
     const GradientView<Accumulate> view = gradient(index);
@@ -103,7 +104,7 @@ class [[nodiscard("a Use that is not named ends at once; write auto use = pass.f
   }
   Tensor<Accumulate> zeroed(std::string_view name) const& { return zeroed(check().index_of(name)); }
   /// @}
-  /// Of a temporary, which ends before its views are used, they do not compile.
+  /// On a temporary, which ends before its views are used, these calls do not compile.
   /// @{
   template <class Which>
   Tensor<const Compute> weight(const Which& which)&& {
@@ -135,7 +136,7 @@ class [[nodiscard("a Use that is not named ends at once; write auto use = pass.f
   }
   /// @}
 
-  /// The computation: its action, unit and micro-batch.
+  /// Returns the computation: its action, unit and micro-batch.
   const sharding::Task& task() const { return task_; }
 
  private:
@@ -154,7 +155,7 @@ class [[nodiscard("a Use that is not named ends at once; write auto use = pass.f
 
   Pass<Stack>* pass_;
   sharding::Task task_;
-  int thrown_;  ///< exceptions in flight at construction
+  int thrown_;  ///< number of exceptions in flight at construction
 };
 
 }  // namespace fsdp
