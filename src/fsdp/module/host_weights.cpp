@@ -13,7 +13,7 @@ void require_same_replicas(const comm::Ranks& ranks, std::string_view call, std:
   std::vector<HeldPart> all(count * mine.size());
   ranks.gather_bytes(std::as_bytes(mine), std::as_writable_bytes(std::span(all)), {"hashes of weights"});
   for (std::size_t parameter = 0; parameter < names.size(); ++parameter) {
-    std::map<std::uint64_t, std::size_t> holders;  // the first rank that holds these elements
+    std::map<std::uint64_t, std::size_t> holders;  // hash of elements -> the first rank that stores these elements
     for (std::size_t rank = 0; rank < count; ++rank) {
       const HeldPart& part = all[rank * mine.size() + parameter];
       const std::size_t holder = holders.emplace(part.elements, rank).first->second;

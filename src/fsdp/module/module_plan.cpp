@@ -29,12 +29,12 @@ std::span<const sharding::Pass> passes_of(Purpose purpose) {
   return purpose == Purpose::evaluate ? passes.subspan(1, 1) : passes.last(2);
 }
 
-/// Most computations of a step: so many take seconds to plan, and some hundred megabytes.
+/// Maximum number of computations of a step: planning this many takes seconds and some hundred megabytes.
 constexpr std::int64_t most_computations = 1 << 20;
-/// Where passes may have fewer micro-batches, all numbers below this one are planned.
+/// If passes may have fewer micro-batches, all numbers below this one are planned.
 constexpr int all_planned = 16;
 
-/// Returns the declarations that must be the same on all ranks, one line per tensor. Numbers are written exactly.
+/// Returns the declarations that must be the same on all ranks, one line per tensor. Numbers are printed exactly.
 std::string text_of(std::span<const Unit> units) {
   static constexpr std::array initials{"normal", "zeros", "ones"}, roles{"matrix", "table", "vector"};
   const auto word = [](const auto& words, auto choice) {
@@ -151,7 +151,7 @@ void ModulePlan::check_length(const Order& order) const {
     const sharding::Stages& stages = problem_.unit(unit).stages;
     return std::int64_t{stages.parts == 0 ? 2 : sharding::stage_count(stages)};
   };
-  std::int64_t length = 0;  // of one micro-batch: each unit's forward and backward, or the computations of an order
+  std::int64_t length = 0;  // computations of one micro-batch: each unit's forward and backward, or those of an order
   for (const sharding::Computation& next : order.list) length += (stages_of(next.unit) + 1) / 2;
   for (int unit = 0; order.list.empty() && unit < std::ssize(problem_.units); ++unit) length += stages_of(unit);
   require<InputError>(passes_.micro_batches == 1 || length <= most_computations / passes_.micro_batches,
@@ -218,7 +218,7 @@ std::vector<ModulePlan::Key> ModulePlan::keys() const {
       if (passes_.repeats && !passes_.fewer && most > 1) list.emplace_back(pass, order, 1);
       for (int count = 1; passes_.fewer && count < std::min(most, all_planned); ++count)
         list.emplace_back(pass, order, count);
-      // Halves of larger numbers, so that time and memory are in proportion to the largest.
+      // Above that, only the repeated halves of the maximum, so that time and memory are proportional to the maximum.
       for (int count = most / 2; passes_.fewer && count >= all_planned; count /= 2)
         list.emplace_back(pass, order, count);
       list.emplace_back(pass, order, most);
@@ -265,7 +265,8 @@ std::vector<bool> ModulePlan::trained_by(int order) const {
   const sharding::Problem problem = problem_of({sharding::Pass::train, order, 1});
   std::vector<bool> trains;
   for (const sharding::GroupFacts& group : problem.groups)
-    trains.push_back(group.trainable && !group.gathered);  // its rows may be used in any order
+    // Rows of a group that is never gathered may be used in every Order
+    trains.push_back(group.trainable && !group.gathered);
   for (const sharding::Task& task : sharding::computations(problem))
     if (problem.writes_gradients(task))
       for (const int group : problem.unit(task.index).groups)
@@ -279,7 +280,7 @@ void ModulePlan::find_classes() {
   for (std::size_t group = 0; group < problem_.groups.size(); ++group) {
     std::vector<bool> trained_by;
     for (const std::vector<bool>& trains : orders_train) trained_by.push_back(trains[group]);
-    // What nothing trains is of no class: any will do.
+    // A group that no order trains belongs to no class, so any class is valid for it.
     const bool trained = std::find(trained_by.begin(), trained_by.end(), true) != trained_by.end();
     auto found = std::find(classes_.begin(), classes_.end(), trained_by);
     if (trained && found == classes_.end()) found = classes_.insert(classes_.end(), trained_by);

@@ -77,7 +77,7 @@ bool PassCursor::moves(const sharding::Task& task) const {
 
 std::string PassCursor::text_of(const sharding::Task& task) const { return sharding::text_of(task, module_.names()); }
 
-/// A task as the caller wrote it: Action::loss is requested by `both`.
+/// Returns a task in the caller's terms: the call for Action::loss is `both`.
 std::string PassCursor::text(const sharding::Task& task) const {
   return task.action == sharding::Action::loss ? "both " + sharding::subject_of(task, module_.names()) : text_of(task);
 }

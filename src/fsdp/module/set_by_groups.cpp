@@ -14,13 +14,13 @@ bool selects_alike(const OptimizerGroup& a, const OptimizerGroup& b) {
   return a.parameters == b.parameters && a.units == b.units && a.role == b.role;
 }
 
-/// Ends the sentence about a group that matches nothing.
+/// Returns the end of the message about a group that matches nothing.
 std::string nearest_match(const OptimizerGroup& group, std::span<const Unit> units) {
   std::vector<std::string> names, unit_names;
   for (const Unit& unit : units) {
     unit_names.push_back(unit.name);
     for (const Parameter& parameter : unit.parameters)
-      if (!std::ranges::count(names, parameter.name)) names.push_back(parameter.name);  // tied: in two units
+      if (!std::ranges::count(names, parameter.name)) names.push_back(parameter.name);  // a tied weight is in two units
   }
   if (group.parameters != "*" && !parameters_of({.parameters = group.parameters}, units).empty())
     return "there are such names, but of other roles or units";

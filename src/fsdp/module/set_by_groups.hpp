@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Which parameters of units each OptimizerGroup has, and what the groups of a parameter set together.
+/// The parameters of each OptimizerGroup, and the combined settings of all groups of a parameter.
 #pragma once
 
 #include <functional>
@@ -14,7 +14,7 @@
 
 namespace fsdp {
 
-/// The groups' values for each parameter, by name. The groups must outlive it.
+/// The values that groups set for each parameter, by name. The groups must outlive this object.
 class SetByGroups {
  public:
   /// Throws InputError for a group that matches no parameter, sets nothing, is listed twice or has a value out of its
@@ -23,13 +23,13 @@ class SetByGroups {
 
   /// Whether a group freezes the parameter.
   bool freezes(const std::string& name) const;
-  /// Sets Parameter::step, and Parameter::decays where a group sets the weight decay.
+  /// Sets Parameter::step, and Parameter::decays if a group sets the weight decay.
   void set(Parameter& parameter) const;
-  /// Throws InputError for a group that sets values of frozen parameters alone.
+  /// Throws InputError for a group that sets values only for frozen parameters.
   void require_trained(const std::set<std::string, std::less<>>& trained) const;
 
  private:
-  /// What groups set for a parameter, and which of them.
+  /// The values that groups set for a parameter, and the groups that set them.
   struct Member {
     StepOptions step;
     bool frozen = false;

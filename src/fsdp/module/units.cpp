@@ -27,7 +27,7 @@ void remove_names(std::vector<std::string>& names, FunctionRef<bool(const std::s
 }
 
 std::vector<int> offloaded_blocks(double share, int blocks) {
-  constexpr double rounding = 1e-9;  // of a share that was written in decimals
+  constexpr double rounding = 1e-9;  // tolerance for a share given as a decimal number
   const int asked = share > 0 ? std::max(static_cast<int>(std::ceil(share * blocks - rounding)), 1) : 0;
   const int count = std::min(asked, blocks - 1);
   std::vector<int> list;
@@ -84,7 +84,8 @@ std::int64_t elements_of(const std::vector<Parameter>& parameters) {
   return sum;
 }
 
-/// Returns the number of the merged unit that each unit belongs to: k blocks together, small units with a neighbour.
+/// Returns, for each unit, the index of the merged unit to which it belongs: k blocks are merged, and small units are
+/// merged with a neighbour.
 std::vector<int> gathered_with(UnitLists units, const UnitOptions& options) {
   std::vector<int> first(units.size(), 0);
   std::vector<std::int64_t> sizes;
@@ -104,14 +105,14 @@ std::vector<int> gathered_with(UnitLists units, const UnitOptions& options) {
   return first;
 }
 
-/// What a group holds; groups are ordered by it.
+/// The content of a group; groups are sorted by it.
 enum class Part : std::uint8_t {
-  most,    ///< of a unit's elements
-  shared,  ///< a weight that units far apart use
-  rest,    ///< of a unit: what is treated unlike most of it
+  most,    ///< the largest part of a unit
+  shared,  ///< a weight that units that are not adjacent share
+  rest,    ///< the part of a unit that is treated differently from the largest part
 };
 
-/// What the tensors of a group have in common. Keys are ordered as groups are.
+/// The common properties of the tensors of a group. Keys are sorted like groups.
 struct Key {
   Part part = Part::most;
   int unit = 0;
@@ -120,7 +121,8 @@ struct Key {
   friend auto operator<=>(const Key&, const Key&) = default;
 };
 
-/// Returns which parameters are persistent. With `keeps_joined`, those that join each other are so together.
+/// Returns which parameters are persistent. With `keeps_joined`, parameters that join each other are persistent
+/// together or not at all.
 std::vector<bool> persistent_in(std::span<const Parameter> parameters, std::int64_t threshold, bool keeps_joined) {
   std::vector<bool> persistent;
   for (std::size_t begin = 0, end = 0; begin < parameters.size(); begin = end) {
@@ -132,7 +134,7 @@ std::vector<bool> persistent_in(std::span<const Parameter> parameters, std::int6
   return persistent;
 }
 
-/// Returns the key of every parameter.
+/// Returns the key of every parameter of every unit.
 std::vector<std::vector<Key>> keys_of(UnitLists units, const UnitOptions& options, const SetByGroups& by_groups,
                                       std::int64_t persistence_threshold, bool keeps_joined) {
   const std::vector<int> together = gathered_with(units, options);
@@ -176,7 +178,7 @@ std::vector<std::vector<Key>> keys_of(UnitLists units, const UnitOptions& option
   return keys;
 }
 
-/// Numbers the keys in their order.
+/// Returns the index of each distinct key, in sorted order.
 std::map<Key, int> numbered(const std::vector<std::vector<Key>>& keys) {
   std::map<Key, int> numbers;
   for (const auto& unit : keys)
@@ -202,7 +204,7 @@ std::string group_name(const Key& key, const std::vector<std::size_t>& users, Un
          (key.persistent ? ", persistent" : "");
 }
 
-/// Throws InputError for absent fields that a unit does not have, and for a number of parts that none is computed in.
+/// Throws InputError for absent fields that the unit does not have, and for an invalid number of parts.
 void check_fields(const Unit& unit) {
   const std::size_t fields = unit.parameters.size() + unit.absent.size();
   for (int next = 0; const int field : unit.absent) {
@@ -211,14 +213,14 @@ void check_fields(const Unit& unit) {
                         ", parameters and absent ones together, and absent ones are listed in ascending order");
     next = field + 1;
   }
-  constexpr int most_parts = 512;  // of heads; time to plan grows with the square
+  constexpr int most_parts = 512;  // parts of the heads; the time to plan grows with the square of their number
   require<InputError>(unit.stages.parts >= 0 && unit.stages.parts <= most_parts, "units: ", unit.name,
                       " is to be computed in ", unit.stages.parts, " parts; give 0, for a unit without stages, to ",
                       most_parts);
 }
 
-/// Throws InputError for what cannot be sharded: a unit or a tensor that messages could not name, one name for
-/// tensors of different shapes.
+/// Throws InputError for units that cannot be sharded: a unit or a tensor without a name, or tensors of different
+/// shapes with the same name.
 void check(UnitLists units) {
   require<InputError>(!units.empty(), "units: there are none; give each part that computes a unit with its tensors");
   std::map<std::string, std::pair<Shape, bool>> seen;
@@ -260,7 +262,8 @@ void check(const UnitOptions& options, UnitLists units) {
 }  // namespace
 
 void check_shape(std::string_view what, const Shape& shape) {
-  constexpr std::int64_t most = std::int64_t{1} << 56;  // so that sums of bytes of a few tensors do not overflow either
+  // The limit is low enough that byte counts summed over a few tensors do not overflow either.
+  constexpr std::int64_t most = std::int64_t{1} << 56;
   std::int64_t elements = 1;
   require<InputError>(shape.rank >= 0 && shape.rank <= std::ssize(shape.extents), what, " has ", shape.rank,
                       " axes; a shape has 0 to ", shape.extents.size());
@@ -313,8 +316,8 @@ UnitGroups group_parameters(UnitLists units, const UnitOptions& options, std::in
       if (!uses(use, number)) use.groups.push_back(number);
     }
     for (const int field : units[unit].absent) references.insert(references.begin() + field, Reference{-1, -1});
-    // Sorted, a unit's largest part is gathered first and takes the slot that another unit's largest part left. A small
-    // part that stays longer would occupy that slot.
+    // Sorted, a unit's largest part is gathered first and takes the slot that another unit's largest part left.
+    // Otherwise a small part that stays gathered longer could occupy that slot.
     std::sort(use.groups.begin(), use.groups.end());
   }
   by_groups.require_trained(trained);
@@ -337,7 +340,7 @@ std::int64_t trained_elements(std::span<const Unit> units, const UnitOptions& op
 
 sharding::GroupFacts facts_of(const GroupedParameters& group, const sharding::Facts& facts, bool sharded) {
   using sharding::Across;
-  // A replicated group's own reduction covers all ranks, and so do the shards of one that is never gathered.
+  // A replicated group's own reduction covers all ranks, and so do the shards of a group that is never gathered.
   const bool crosses = group.gathered && (!group.replicated || facts.across != Across::all_reduce);
   return {.resident = group.replicated || !sharded,
           .gathered = group.gathered,
