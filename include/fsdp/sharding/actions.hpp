@@ -63,7 +63,7 @@ enum class Mark : std::uint8_t {
   crossed,         ///< its shards were gathered over the outer axis
   opened,          ///< gradient slot opened, and not closed since
   written,         ///< gradient written, and not reduced since
-  reduced,         ///< gradient reduced over the inner axis
+  reduced,         ///< its gradient was reduced (Action::reduce)
   reduced_across,  ///< gradient sum reduced over the outer axis
 };
 /// Number of values of Mark.
@@ -79,7 +79,7 @@ enum class Case : std::uint8_t {
   sharded_across,      ///< the optimizer's part of the group is sharded over the outer axis
   not_sharded_across,  ///< the optimizer's part of the group is not sharded over the outer axis
   crosses_no_axis,     ///< the group's gradient is not reduced over an outer axis
-  makes_no_gradient,   ///< the pass makes no gradient of the group
+  makes_no_gradient,   ///< the pass computes no gradient of the group
 };
 
 /// A rule: a task is refused if its group has the mark `has`, does not have the mark `lacks`, and the case `in`

@@ -210,7 +210,7 @@ class Judge {
   constexpr bool fetch_input() {
     InputState& input = inputs_[static_cast<std::size_t>(task().index)];
     if (!problem_.offloads(task().index)) return refuse({.breach = Breach::offloads_no_input});
-    // Before the loss, forward still uses the buffers in turn.
+    // Before the loss, forward still alternates between the buffers.
     const bool before_loss =
         computed_ == 0 || computations_[static_cast<std::size_t>(computed_ - 1)].action == Action::forward;
     if (input.sent == never || before_loss) return refuse({.breach = Breach::fetched_unsent});

@@ -78,7 +78,7 @@ struct Computation {
 
 /// All inputs from which a strategy derives a schedule.
 struct Problem {
-  std::vector<UnitUse> units;      ///< in the order of forward
+  std::vector<UnitUse> units;      ///< in the order of declaration
   std::vector<GroupFacts> groups;  ///< units refer to them by index
   Axes axes = {};                  ///< sizes of the mesh's axes
   int micro_batches = 1;           ///< number of micro-batches of a step

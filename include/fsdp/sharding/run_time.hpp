@@ -65,7 +65,7 @@ struct RunTimeStrategy {
                         : std::visit([](const auto& held) -> buffer::AnyLayout { return layout_of(held); }, strategy);
   }
   std::string text() const { return listed_text(*this); }
-  /// Lists the held strategy's parts, and the layout if `other_layout` is set.
+  /// Lists the parts of the strategy in use, and the layout if `other_layout` is set.
   void visit(PolicyParts& parts) {
     parts.part(strategy);
     if (other_layout) parts.suffix("layout", policy_text(*other_layout));
