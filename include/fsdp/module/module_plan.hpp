@@ -181,7 +181,7 @@ class ModuleState : private ModulePlan {
   const std::vector<sharding::UnitUse>& uses() const { return problem().units; }
   /// Returns, for each parameter of a unit, its group and its index in the group.
   using ModulePlan::references;
-  /// The lowest unit that has a backward; units before it save nothing.
+  /// The lowest unit that has a backward; units before it save no activations.
   using ModulePlan::first_backward;
 
   /// This rank's place among the ranks that share sequences (PassPlan::ranks_per_sequence).
@@ -232,7 +232,7 @@ class ModuleState : private ModulePlan {
               const sharding::Axes& axes, const ModuleRank& where);
   ~ModuleState();
 
-  /// The plan, for the module that makes it.
+  /// The plan, for the derived class that builds it.
   ModulePlan& plan() { return *this; }
   /// Adds a group, in the order of sharding::Problem::groups. The group must outlive this object.
   void list_group(const GroupTensors& group) { group_list_.push_back(&group); }

@@ -159,9 +159,9 @@ class [[nodiscard("a Pass that is not named is left unfinished at once; write au
     end();
   }
   /// For a rank without data for the next micro-batch: takes part in the rest of it without computing, and adds nothing
-  /// to the gradients. The caller must still make its own collectives, such as those of a RowTable. If steps are split
-  /// into pieces (ShardedModule::step_piece), a rank without a piece must call this. Throws LogicError inside a Use, in
-  /// the middle of a micro-batch, and if the rank has a piece.
+  /// to the gradients. The caller must still call its own collectives, such as the collectives of a RowTable. If steps
+  /// are split into pieces (ShardedModule::step_piece), a rank without a piece must call this. Throws LogicError inside
+  /// a Use, in the middle of a micro-batch, and if the rank has a piece.
   void skip() {
     const int micro_batch = cursor_.skip();
     for (auto left = next(); left.has_value() && left->micro_batch == micro_batch; left = next()) {

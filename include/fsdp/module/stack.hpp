@@ -108,7 +108,7 @@ struct Stack {
   static_assert(device::check_device<typename CommT::Device>());
 
   using Sharding = ShardingT;             ///< how weights, gradients and optimizer state are placed
-  using Comm = CommT;                     ///< what communicates them between ranks
+  using Comm = CommT;                     ///< communicator that moves them between ranks
   using Device = typename CommT::Device;  ///< memory and compute device
   using Precision = PrecisionT;           ///< element types
   using Tiling = TilingT;                 ///< how sequences are cut into tiles
