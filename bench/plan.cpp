@@ -75,8 +75,8 @@ comm::Options over_links(const plan::Cluster& cluster) {
   return {.before = [cluster](int, const comm::Record& call) {
     const double seconds = plan::collective_time(cluster, call.op, call.bytes, {.ranks = cluster.ranks}).seconds();
     const Clock::time_point begin = Clock::now();
-    while (seconds_since(begin) < seconds)
-      std::this_thread::yield();  // does not sleep, because a core computes more slowly after sleeping
+    // Does not sleep, because a core computes more slowly after sleeping.
+    while (seconds_since(begin) < seconds) std::this_thread::yield();
   }};
 }
 
@@ -173,9 +173,8 @@ plan::Cluster links(int ranks) {
 /// Times of computations, and rates of the optimizer and collectives, without links.
 struct Calibrated {
   Measured plain, recomputed;
-  double optimizer_bandwidth = 0;  ///< bytes per second that the optimizer accesses
-  double collective_bandwidth =
-      0;  ///< bytes per second of collectives, including the time that ranks wait for each other
+  double optimizer_bandwidth = 0;   ///< bytes per second that the optimizer accesses
+  double collective_bandwidth = 0;  ///< bytes per second of collectives, including the wait for other ranks
 };
 
 Calibrated calibrate() {

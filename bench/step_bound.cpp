@@ -14,8 +14,7 @@ namespace {
 constexpr std::int64_t square_size = 1024;
 constexpr int squares = 4;
 constexpr std::int64_t copied = std::int64_t{64} << 20;
-constexpr std::int64_t most_triad_bytes = std::int64_t{768}
-                                          << 20;  // larger than any cache; more would only take longer
+constexpr std::int64_t most_triad_bytes = std::int64_t{768} << 20;  // larger than any cache; more only costs time
 
 std::int64_t now() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())

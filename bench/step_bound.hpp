@@ -33,8 +33,7 @@ struct StepWork {
 /// Time of the timed steps by phase, from the events of their schedules.
 struct StepPhases {
   double forward_ms = 0, loss_ms = 0, backward_ms = 0;
-  double exchange_ms =
-      0;  ///< starting all-gathers and reductions; waiting for them counts in the phase that needs them
+  double exchange_ms = 0;   ///< starting collectives; waiting for one counts in the phase that needs its result
   double optimizer_ms = 0;  ///< gradient norm and optimizer update
 };
 

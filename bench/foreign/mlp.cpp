@@ -31,8 +31,7 @@ float value_of(std::uint32_t series, std::int64_t index) {
   hash ^= hash >> 13;
   return static_cast<float>(hash >> 8) / 8388608.0f - 1;
 }
-constexpr std::uint32_t inputs = 1001,
-                        targets = 1002;  // numbers of series; weights use the numbers of their layers, 0, 1, ...
+constexpr std::uint32_t inputs = 1001, targets = 1002;  // series numbers; the weights of layer n have number n
 
 struct Sizes {
   std::int64_t layers = 0, width = 0, rows = 0;
@@ -260,8 +259,8 @@ void measure(Comm& communicator, const Options& options) {
 }  // namespace
 
 void measure_mlp(const Options& options) {
-  product_by(options.matmul, options.rows, options.width,
-             options.width);  // reports an unknown name before the ranks start
+  // Reports an unknown name before the ranks start.
+  product_by(options.matmul, options.rows, options.width, options.width);
   on_ranks(options.ranks, [&](Comm& communicator) { measure(communicator, options); });
 }
 

@@ -2,10 +2,9 @@
 /// Training runs with CUDA graphs that end abnormally. Each must end soon, with a status and a message.
 ///
 /// usage: bench_killed error|silence|signal
-/// error    the last rank throws an error after its steps have become graphs: status 1, and the error
-/// silence  the last rank stops participating (two GPUs and NCCL): status 3, and the time limit that the others
-/// observed
-/// signal   runs steps until SIGTERM or SIGINT arrives: status 128 + signal, and the step
+///   error    the last rank throws an error after its steps have become graphs: status 1, and the error
+///   silence  the last rank stops participating (two GPUs and NCCL): status 3, and the time limit of the others
+///   signal   runs steps until SIGTERM or SIGINT arrives: status 128 + signal, and the step
 /// Uses two ranks over NCCL if NCCL and two GPUs are available, otherwise one rank.
 #include <chrono>
 #include <cstdint>

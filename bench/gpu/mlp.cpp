@@ -133,8 +133,7 @@ void bench_mlp(const gpu::TimeLeft& left) {
     Measurement measurement({.tokens = tokens, .hidden = hidden, .intermediate = intermediate});
     measurement.run();
     measurement.print();
-    estimate =
-        (tokens < first_tiled ? 4.0 : 2.2) * (gpu::seconds_now() - begin);  // longer sequences have three tilings
+    estimate = (tokens < first_tiled ? 4.0 : 2.2) * (gpu::seconds_now() - begin);  // longer ones have three tilings
   }
 }
 

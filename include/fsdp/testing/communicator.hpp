@@ -36,8 +36,7 @@ struct Case {
   std::string in_words;
   int ranks = 1;
   comm::Options options = {};
-  bool part =
-      false;  ///< whether to split the ranks into 0 to 2 and the others, and to run on each of the two communicators
+  bool part = false;  ///< whether to split into ranks 0 to 2 and the others, and run on each of both communicators
 };
 
 /// Returns the cases: numbers of ranks that reveal different mistakes, a case with checks enabled, one with a split,

@@ -172,8 +172,8 @@ struct RecordsWhatWasAskedFor {
     const Counts counts(static_cast<std::size_t>(n), 4);
     Floats full(4 * static_cast<std::size_t>(n));
     Floats local(4);
-    Floats partial(4 *
-                   static_cast<std::size_t>(n));  // each call has separate memory, since only the hosts order the calls
+    // Each call has separate memory, since only the hosts order the calls.
+    Floats partial(4 * static_cast<std::size_t>(n));
     Floats reduced(4);
     Floats summed(4 * static_cast<std::size_t>(n));
     const std::vector<comm::Segment<float>> segments{{local.data(), full.data(), counts},

@@ -107,7 +107,7 @@ struct ARankThatDoesNotComeIsNamedAtTheDeadline {
           [&] {
             waited[static_cast<std::size_t>(c.rank())] = detail::seconds(detail::Clock::now() - begin);
             ++ended;
-            all_ended();  // so that no error can identify a rank that has already ended
+            all_ended();  // so that no error identifies a rank that has ended
           });
     });
     const double longest = std::max(waited[0], waited[2]);
@@ -151,8 +151,7 @@ struct AFailureReachesCommunicatorsThatWereSplit {
           asked, c, "barriers of the ranks with the same rank % 2", [&] { detail::barriers(part); }, {"rank 3"},
           [&] {
             ++told;
-            detail::wait_until(
-                [&] { return told == 3; });  // so that no error can identify a rank that has already ended
+            detail::wait_until([&] { return told == 3; });  // so that no error identifies a rank that has ended
           });
     });
   }
@@ -211,7 +210,7 @@ struct ARankMissingFromAnExchangeIsNamedAtTheDeadline {
             {"rank 1", "all_to_all of heads, unit 4"},
             [&] {
               ++ended;
-              all_ended();  // so that no error can identify a rank that has already ended
+              all_ended();  // so that no error identifies a rank that has ended
             });
       }
     });

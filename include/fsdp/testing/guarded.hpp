@@ -74,8 +74,7 @@ class Guarded {
   }
 
  private:
-  static constexpr std::int64_t margin =
-      128;  ///< number of guard elements: half of them before the tensor, the rest or more after it
+  static constexpr std::int64_t margin = 128;  ///< guard elements: half before the tensor, the rest or more after it
 
   std::size_t at(std::int64_t i) const {
     const std::int64_t place = gap_ == 0 ? i : i / shape_[1] * (shape_[1] + gap_) + i % shape_[1];

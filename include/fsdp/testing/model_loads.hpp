@@ -158,8 +158,7 @@ class LoadedBatches {
   Load load_;
   bool possible_ = true;
   std::vector<Batch> batches_;
-  std::vector<std::vector<std::byte>>
-      memory_;  ///< memory of marked targets; stays at its address when the vector is moved
+  std::vector<std::vector<std::byte>> memory_;      ///< memory of marked targets; a move keeps its address
   std::vector<std::vector<std::int64_t>> lengths_;  ///< lengths of documents, in tokens
 };
 

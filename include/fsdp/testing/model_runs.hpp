@@ -202,8 +202,7 @@ void check_model_gradients(std::string_view where, int ranks, const ModelTask<Mo
       return comm::sum_over_ranks(communicator, sum, {"test"});
     };
     training.executor().train(data.batches, 1.0f);
-    auto most = static_cast<std::int64_t>(
-        module.shards().size());  // largest number over all ranks, so that all evaluate equally often
+    auto most = static_cast<std::int64_t>(module.shards().size());  // maximum over ranks: all evaluate equally often
     comm::reduce(communicator, std::span<std::int64_t>(&most, 1), comm::Reduction::max, {"test"});
     for (int owner = 0; owner < communicator.size(); ++owner)
       for (std::size_t p = 0; p < static_cast<std::size_t>(most); ++p) {

@@ -189,8 +189,8 @@ void check_strategy_collectives(const Strategy& strategy) {
       "gradients";
   detail::check_runs(asked, strategy, [&](const StrategyCase& how) {
     const RunResult found = detail::train_case(strategy, how);
-    if (how.ranks == 1 || detail::ranks_per_group(strategy) != 0)
-      return true;  // an axis of one rank does not communicate
+    // An axis of one rank does not communicate.
+    if (how.ranks == 1 || detail::ranks_per_group(strategy) != 0) return true;
     return expect_value(asked, how.in_words(), "the number of gathers", found.gathered, found.gathers) &&
            expect_value(asked, how.in_words(), "the number of reductions", found.reduced, found.reductions);
   });

@@ -38,8 +38,7 @@ struct QueuedCpu {
   using Graph = WorkGraph;
   class Stream;
   using Cpu = device::Cpu;
-  using Planner =
-      Cpu::Planner;  ///< planner of its dry runs; does not allocate scratch for streams, since queues have their own
+  using Planner = Cpu::Planner;  ///< for dry runs; streams allocate no scratch, since queues have their own
 
   static std::byte* allocate(std::int64_t bytes) {
     std::byte* const data = Cpu::allocate(bytes);
