@@ -66,7 +66,7 @@ struct Lion {
 
   static constexpr std::string_view name() { return "lion"; }
   static constexpr fsdp::optim::Grain grain() { return fsdp::optim::Grain::elements; }
-  static constexpr bool reads_decay = true;  ///< update reads decay_of(parameter)
+  static constexpr bool reads_decay = true;  ///< of a parameter, by decay_of
 
   std::span<const std::string_view> states(const fsdp::Parameter&) const {
     static constexpr std::array<std::string_view, 1> names = {"mean"};
