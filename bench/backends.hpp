@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The backends whose stacks the benches time, as functions that know no stack.
+/// The backends whose stacks the benches time, as functions that do not depend on the stack's type.
 ///
-/// To add a backend: a source such as on_mpi.cpp, its function here and in main.cpp.
+/// To add a backend, add a source file such as on_mpi.cpp, and its function here and in main.cpp.
 #pragma once
 
 #include <exception>
@@ -24,10 +24,10 @@ struct StackBenches {
 };
 
 struct Backend {
-  std::string comm;  ///< as --comm names it, without a number
+  std::string comm;  ///< value of --comm that selects the backend, without a number of ranks
   std::vector<StackBenches> stacks;
   int (*measure_comm)(const BenchOptions&) = nullptr;
-  /// Starts or joins the ranks and throws the error on all of them, so that it is printed once.
+  /// Starts or joins the ranks and throws the error on all of them, so that it is printed only once.
   int (*fail)(const std::exception_ptr&) = nullptr;
 };
 

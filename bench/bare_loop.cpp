@@ -160,7 +160,7 @@ struct BareLoop<PrecisionT>::State {
   std::vector<typename Model::Block::Saved> saved;
   std::vector<Device::Arena::Mark> marks;
   std::map<std::string, std::size_t> names;
-  std::vector<std::vector<std::size_t>> units;  ///< the weights of each unit, by number
+  std::vector<std::vector<std::size_t>> units;  ///< numbers of the weights in each unit
   std::array<Block, 4> memories;                ///< main, first and second moments, gradients
   Block rounded;
   std::vector<Weight> weights;

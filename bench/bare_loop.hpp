@@ -15,7 +15,7 @@
 
 namespace fsdp::bench {
 
-/// A Llama on the CPU; instantiated for Fp32 and Bf16Mixed in bare_loop.cpp.
+/// A Llama on the CPU, instantiated for Fp32 and Bf16Mixed in bare_loop.cpp.
 template <class PrecisionT>
 class BareLoop {
  public:
@@ -23,7 +23,7 @@ class BareLoop {
   BareLoop(BareLoop&&) noexcept;
   ~BareLoop();
 
-  /// Sets elements of the weight `name`, from element `begin` on.
+  /// Sets elements of the weight called `name`, starting at element `begin`.
   void set(const std::string& name, std::int64_t begin, Tensor<const float> values);
 
   /// Runs forward, loss, backward, gradient norm and AdamW. Returns the mean loss.

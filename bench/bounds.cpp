@@ -62,7 +62,7 @@ Reads::Reads(std::int64_t bytes, int threads)
 void Reads::run() {
   const auto* const words = reinterpret_cast<const std::uint64_t*>(from_.data());
   const std::int64_t count = from_.bytes() / std::int64_t{sizeof(std::uint64_t)};
-  constexpr std::int64_t at_once = 32;  // independent sums, which do not wait for each other
+  constexpr std::int64_t at_once = 32;  // independent sums, which avoid waiting for the previous addition
   std::uint64_t total = 0;
 #pragma omp parallel num_threads(threads_) reduction(+ : total)
   {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Lower bounds, by the best rates of the machine: plain copies, a triad, reads. Each runs on a rank's threads, in its
-/// own memory.
+/// Lower bounds of run time, from the best rates of the machine: plain copies, a triad, reads. Each runs on a rank's
+/// threads, in separate memory.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +23,7 @@ class Copies {
   Copies(std::int64_t bytes, int threads);
 
   void run() { run(0, bytes()); }
-  /// Copies `count` bytes from `begin` on.
+  /// Copies `count` bytes, starting at byte `begin`.
   void run(std::int64_t begin, std::int64_t count);
   std::int64_t bytes() const { return from_.bytes(); }
 
@@ -39,7 +39,7 @@ class Triad {
   Triad(std::int64_t bytes, int threads);
 
   void run();
-  std::int64_t bytes() const { return arrays_.bytes(); }  ///< read and written by one run
+  std::int64_t bytes() const { return arrays_.bytes(); }  ///< bytes that one run reads and writes
 
  private:
   device::Ledger ledger_;
@@ -60,18 +60,18 @@ class Reads {
   std::int64_t bytes_;
   CpuBlock from_;
   int threads_;
-  volatile std::uint64_t sum_ = 0;  ///< keeps the compiler from removing reads
+  volatile std::uint64_t sum_ = 0;  ///< prevents the compiler from removing the reads
 };
 
-/// Plain sequential reads of files: each rank reads an equal part of each file.
+/// Plain sequential reads of files. Each rank reads an equal part of each file.
 class FileReads {
  public:
   FileReads(const std::vector<std::filesystem::path>& paths, int rank, int ranks);
 
   void run();
-  /// Asks the system to drop the files from its cache, so that the next read comes from disk.
+  /// Requests that the operating system drop the files from its page cache, so that the next read comes from disk.
   void drop_from_cache();
-  std::int64_t all_bytes() const { return all_bytes_; }  ///< of all ranks
+  std::int64_t all_bytes() const { return all_bytes_; }  ///< bytes that all ranks read together
 
  private:
   struct Part {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `comm`: a backend's collectives compared with plain copies by as many concurrent threads, and with MPI's own
-/// collectives.
+/// `comm`: a backend's collectives compared with plain copies by the same number of concurrent threads, and with MPI's
+/// own collectives.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +25,8 @@
 
 namespace fsdp::bench {
 
-/// Runs the rounds with a barrier before every case. Of each sample, the slowest rank's is then every rank's.
+/// Runs the rounds with a barrier before every case. Afterwards, each sample is the time of the slowest rank, on all
+/// ranks.
 template <class Comm>
 void run_rounds(Comm& communicator, Rounds& rounds, std::int64_t repeats) {
   rounds.run(repeats, [&] { comm::barrier(communicator, {"bench"}); });
@@ -120,7 +121,7 @@ int measure_comm(const BenchOptions& options) {
   return train::launch<Comm>(options.launch, [&options](Comm& communicator) {
     const int threads = comm::rank_threads(options.launch.threads, communicator.size());
     train::use_threads(threads);
-    // If the communicator has shared windows, measures it without them as well.
+    // If the communicator has shared windows, also measures it without them.
     std::int64_t has_windows = comm::shared_memory(communicator, 1) != nullptr;
     comm::reduce(communicator, std::span<std::int64_t>(&has_windows, 1), comm::Reduction::min, {"bench"});
     comm::Options& run_time = communicator.monitor().options;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The head alone, final norm and loss included, against the three matmuls that it consists of.
+/// The head alone, including final norm and loss, compared with its three matmuls.
 #include <algorithm>
 #include <memory>
 #include <utility>
@@ -28,7 +28,7 @@ struct HeadSizes {
   int threads = 1;
 };
 
-/// The operands of the head and of its matmuls; all tilings share them.
+/// The operands of the head and of its matmuls, shared by all tilings.
 template <class Device, class Compute>
 struct Operands {
   explicit Operands(const HeadSizes& sizes) : sizes(sizes) {
@@ -51,7 +51,7 @@ struct Operands {
   Tensor<std::int32_t> targets = memory.template make<std::int32_t>({sizes.tokens});         // [T]
 };
 
-/// The module with one tiling, and the matmuls alone; on Meta it only counts memory.
+/// The module with one tiling, and the matmuls alone. On Meta it only counts memory.
 template <class L>
 class Head {
  public:
@@ -76,7 +76,7 @@ class Head {
     module_.loss(context_, {o.norm, o.weight}, {{o.norm_gradient, &written[0]}, {o.weight_gradient, &written[1]}}, o.x,
                  o.targets, 1.0f, o.dx, {&sum, {1}});
   }
-  /// Logits and the gradients of the weight and of x: one matmul each over all tokens.
+  /// Computes the logits, and the gradients of the weight and of x, by one matmul each over all tokens.
   void three_matmuls(const Tensor<Compute>& logits) {
     const auto& o = operands_;
     device::enqueue(stream_, device::Matmul<Compute>{.a = o.x, .b = device::transposed(o.weight), .c = logits});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The output of `tessera_bench`: one JSON object per line. bench/README.md says how each value is measured.
+/// The output of `tessera_bench`: one JSON object per line. bench/README.md describes how each value is measured.
 #pragma once
 
 #include <concepts>
@@ -16,8 +16,8 @@ class Line {
   /// The first value is the bench's name.
   explicit Line(std::string_view bench) { add("bench", bench); }
 
-  /// Adds a value. A double is rounded to five significant digits; one that is not finite is null, which JSON has. An
-  /// empty optional is left out.
+  /// Adds a value. A double is rounded to five significant digits; a double that is not finite becomes null, since JSON
+  /// has no such numbers. An empty optional is omitted.
   /// @{
   Line& add(std::string_view name, std::string_view value);
   Line& add(std::string_view name, double value);
@@ -33,22 +33,22 @@ class Line {
     return value ? add(name, *value) : *this;
   }
   /// @}
-  /// Adds several values, each behind its name.
+  /// Adds several values, each preceded by its name.
   template <class T, class... Rest>
   requires(sizeof...(Rest) > 0) Line& add(std::string_view name, const T& value, const Rest&... rest) {
     add(name, value);
     return add(rest...);
   }
-  /// Adds all digits of a value.
+  /// Adds a value with all its digits.
   Line& add_exact(std::string_view name, double value);
 
-  /// Prints the line on stdout, at once.
+  /// Prints the line on stdout and flushes it.
   void print() const;
 
  private:
   Line& append(std::string_view name, const std::string& json);
 
-  std::string text_;  ///< of the object, without its braces
+  std::string text_;  ///< text of the object, without its braces
 };
 
 }  // namespace fsdp::bench

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `tessera_bench NAME [OPTIONS]`: the measurements that bench/README.md describes, one JSON object a line.
+/// `tessera_bench NAME [OPTIONS]`: the measurements that bench/README.md describes, one JSON object per line.
 #include <malloc.h>
 
 #include <algorithm>
@@ -51,7 +51,7 @@ int run(const Options& options, const train::FlagSet&) {
       {"use", measure_use}, {"unet", measure_unet}, {"mlp", measure_mlp}};
   const auto found = benches.find(options.what);
   require<InputError>(found != benches.end(), "foreign: '", options.what, "' is not use, unet or mlp");
-  // Freed memory stays with the process: otherwise page faults of the user's loop hide the library's time.
+  // Keeps freed memory in the process. Otherwise page faults of the user's loop would mask the library's time.
   mallopt(M_MMAP_THRESHOLD, 1 << 25);
   mallopt(M_TRIM_THRESHOLD, 1 << 30);
   found->second(options);
@@ -91,7 +91,7 @@ void settle_launch(BenchOptions& options, bool comm_is_given) {
                                                                   : "leave --comm out, or say --comm mpi");
   if (comm.kind == Kind::self) comm = {.kind = Kind::threads, .ranks = 1};
   if (!comm_is_given && (options.what == "comm" || options.what == "residency"))
-    comm.ranks = 2;  // with one rank there is no communication
+    comm.ranks = 2;  // with one rank there would be no communication
   options.launch.ranks = comm.ranks;
 }
 
@@ -100,7 +100,7 @@ int run(BenchOptions& options, const train::FlagSet& flags) {
   for (const auto& [name, measure] : alone) names.push_back(name);
   for (const auto& [name, measure] : on_a_stack) names.push_back(name);
   if (std::ranges::find(names, options.what) == names.end()) {
-    names.insert(names.end(), {"foreign", "plan"});  // read by run_words, where they come first
+    names.insert(names.end(), {"foreign", "plan"});  // run_words handles these, if they are the first word
     throw InputError(message("bench: no bench is called '", options.what, "'; ", suggestion(options.what, names)));
   }
   check(options, flags);
@@ -166,7 +166,8 @@ int run_words(int argc, const char* const* argv) {
                                     argc, argv, run);
 }
 
-/// Ends with an error. Under mpirun it joins the job, so that an error of all processes is printed once.
+/// Prints an error and returns the status. Under mpirun it joins the job, so that an error of all processes is printed
+/// once.
 int run_together(int argc, const char* const* argv) {
   try {
     return run_words(argc, argv);
@@ -182,6 +183,6 @@ int run_together(int argc, const char* const* argv) {
 }  // namespace fsdp::bench
 
 int main(int argc, char** argv) {
-  std::signal(SIGPIPE, SIG_DFL);  // a parent may have left it ignored
+  std::signal(SIGPIPE, SIG_DFL);  // a parent process may have set it to be ignored
   return fsdp::train::run_program([&] { return fsdp::bench::run_together(argc, argv); });
 }

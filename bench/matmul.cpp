@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Matmuls of bf16 compared with float, each as this processor computes it, at 1024^3 and in the shapes of a step.
+/// Matmuls in bf16 compared with float, each as this processor computes it, for 1024^3 and for the shapes of a step.
 #include <array>
 #include <vector>
 
@@ -40,7 +40,7 @@ void measure_matmul(const BenchOptions& options, const train::FlagSet&) {
     Line("matmul")
         .add("m", record.m, "n", record.n, "k", record.k, "a_transposed", record.a_transposed)
         .add("b_transposed", record.b_transposed, "accumulate", record.accumulate)
-        .add("way", by_float ? "float" : "native")  // native, or by conversion to float
+        .add("way", by_float ? "float" : "native")  // native bf16, or by conversion to float
         .add("isa", device::cpu::name_of(device::cpu::detected_isa()), "threads", options.threads())
         .add("gflops", half.flops() / rounds.median_seconds(0) / 1e9)
         .add("float_gflops", real.flops() / rounds.median_seconds(1) / 1e9, "ratio", rounds.median_ratio(1, 0))

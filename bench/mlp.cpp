@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The SwiGLU MLP alone, against its nine matmuls.
+/// The SwiGLU MLP alone, compared with its nine matmuls.
 #include <algorithm>
 #include <memory>
 #include <vector>
@@ -78,7 +78,7 @@ void measure(const BenchOptions& options, const MlpSizes& sizes, const std::vect
 
 void measure_mlp(const BenchOptions& options, const train::FlagSet& flags) {
   using tiling::RunTimeTiling;
-  std::vector<RunTimeTiling> tilings{{}};  // untiled is always measured, since the others are compared with it
+  std::vector<RunTimeTiling> tilings{{}};  // untiled is always measured, since other tilings are compared with it
   if (!flags.is_given("tiling"))
     tilings.insert(tilings.end(), {RunTimeTiling::tiles(4), RunTimeTiling::tokens(1024)});
   else if (options.stack.tiling != RunTimeTiling())

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The SwiGLU MLP of `tessera_bench mlp`: operands laid out as in a gather slot, and the module over them.
+/// The SwiGLU MLP of `tessera_bench mlp`: operands in the layout of a slot of unsharded weights, and the module that
+/// uses them.
 #pragma once
 
 #include <algorithm>
@@ -19,14 +20,14 @@ namespace fsdp::bench {
 
 using calibrate::fill_uniform;
 
-/// Sizes of an MLP, and a rank's threads.
+/// Sizes of an MLP, and the number of threads of a rank.
 struct MlpSizes {
   std::int64_t tokens = 0, hidden = 0, intermediate = 0;
   int threads = 1;
 };
 
-/// x [S, H], y and dy [S, H], weights [3, I, H] and their gradients, laid out as in a gather slot. All zero if the host
-/// cannot write them.
+/// x [S, H], y and dy [S, H], weights [3, I, H] and their gradients, in the layout of a slot of unsharded weights. All
+/// zero if the host cannot write them.
 template <class Device, class Compute>
 struct MlpOperands {
   MlpOperands(device::Ledger& ledger, const MlpSizes& sizes)
@@ -49,7 +50,7 @@ struct MlpOperands {
   Tensor<Compute> x() const { return stream(0); }
   Tensor<Compute> y() const { return stream(1); }
   Tensor<Compute> dy() const { return stream(2); }
-  /// Returns `count` of the weights from number `index` on, as one matrix; down is [H, I].
+  /// Returns `count` of the weights, starting at number `index`, as one matrix; down is [H, I].
   template <class T>
   Tensor<T> matrices(const device::Block<Device>& block, int index, int count) const {
     T* const data = reinterpret_cast<T*>(block.data()) + index * weight_size();
@@ -119,7 +120,8 @@ class MlpLayer {
   bool written_[3] = {};
 };
 
-/// Returns the bytes of the arena that forward and backward need, by a dry run, which brings the layer to the plans.
+/// Returns the bytes of the arena that forward and backward need. Determined by a dry run, which also adds the layer's
+/// plan to the tile plans.
 template <class PrecisionT, class Device = device::Cpu>
 std::int64_t planned_arena(const MlpSizes& sizes, const std::shared_ptr<nn::TilePlans>& plans) {
   device::Ledger ledger;

@@ -12,7 +12,7 @@
 
 namespace fsdp::bench {
 
-/// The same matmuls with nothing between them, in memory of the same sizes.
+/// The matmuls of the module with nothing between them, in memory of the same sizes.
 template <class Device, class Compute>
 class MlpMatmuls {
  public:
@@ -27,7 +27,7 @@ class MlpMatmuls {
         gate_up_(ledger_, device::MemoryKind::activations, 2 * sizes.tokens * sizes.intermediate * Operands::element),
         h_(ledger_, device::MemoryKind::activations, sizes.tokens * sizes.intermediate * Operands::element) {}
 
-  /// Runs the nine matmuls of the formula: gate, up and down separately, all operands contiguous.
+  /// Runs the nine matmuls of the formula: gate, up and down separately, with contiguous operands.
   void nine() {
     const std::int64_t width = operands_.sizes.intermediate;
     const auto gate = matrix(gate_up_, 0, width);                             // [S, I]
@@ -44,7 +44,7 @@ class MlpMatmuls {
     product<Compute>(up, operands_.weight(1), operands_.y(), Write::accumulate);
   }
 
-  /// Runs the six matmuls of the untiled module, where gate and up are one.
+  /// Runs the six matmuls of the untiled module, which merges gate and up into one.
   void six() {
     const auto gate_up = matrix(gate_up_, 0, 2 * operands_.sizes.intermediate);  // [S, 2 I]
     const auto h = matrix(h_, 0, operands_.sizes.intermediate);                  // [S, I]

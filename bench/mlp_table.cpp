@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The setting of the published tiled MLP: one MLP sharded over ranks, its gather, forward, backward and reduction;
-/// no optimizer moments. Source of the figures: ms-swift, pull request 7090 (two H800, FSDP2, bf16, 4 tiles).
+/// The setting of the published tiled MLP: one MLP sharded over ranks, with its all-gather, forward, backward and
+/// reduction, and without optimizer moments. Source of the figures: ms-swift, pull request 7090 (two H800, FSDP2, bf16,
+/// 4 tiles).
 #include <algorithm>
 #include <memory>
 #include <optional>
@@ -31,7 +32,7 @@ using Comm = comm::Threads<Cpu>;
 
 constexpr std::int64_t mib = std::int64_t{1} << 20;
 
-/// The published peaks for hidden 4096, intermediate 12288. Both are exactly piecewise linear in the length. Nothing
+/// The published peak bytes for hidden 4096 and intermediate 12288, both exactly piecewise linear in the length. Empty
 /// for other sizes.
 struct Published {
   std::optional<std::int64_t> untiled, tiled;
@@ -44,7 +45,7 @@ struct Published {
   }
 };
 
-/// What a rank holds besides operands and activations: its shards.
+/// The shards of a rank, which it stores in addition to operands and activations.
 template <class Device, class Compute>
 struct Shards {
   Shards(device::Ledger& ledger, const MlpSizes& sizes, int rank, int ranks)
@@ -74,10 +75,10 @@ struct Entry {
   tiling::RunTimeTiling tiling;
   std::shared_ptr<const nn::TilePlans> plans;
   tiling::TilePlan plan;
-  Line line;  ///< up to the times
+  Line line;  ///< the line before the times are added
   std::int64_t activation_bytes, matmul_flops;
-  /// Those of our bytes that the published figures count too: one sharded copy of the weights, gathered weights, whole
-  /// gradients, x, out, dout and activations.
+  /// The part of our bytes that the published figures also count: one sharded copy of the weights, unsharded weights,
+  /// unsharded gradients, x, out, dout and activations.
   std::int64_t counted_as_published;
   bool timed = false;
 };
@@ -111,8 +112,8 @@ Entry planned(const MlpSizes& sizes, const tiling::RunTimeTiling& tiling, int ra
   return entry;
 }
 
-/// Plans with a memory budget: what the published tiled peak leaves, matmul scratch included. Without a published peak,
-/// half of what the untiled plan takes.
+/// Plans with a memory budget: the published tiled peak minus our other memory, with matmul scratch included in the
+/// budget. Without a published peak, half of the memory of the untiled plan.
 template <class PrecisionT>
 Entry planned_budget(const MlpSizes& sizes, const Entry& untiled, int ranks) {
   const auto with = [&](std::int64_t budget) {
@@ -126,7 +127,7 @@ Entry planned_budget(const MlpSizes& sizes, const Entry& untiled, int ranks) {
   return entry;
 }
 
-/// Returns the cases: for every length, untiled first, then the tilings that are compared with it.
+/// Returns the cases: for every length, untiled first, then the tilings to compare with it.
 template <class PrecisionT>
 std::vector<Entry> entries(const BenchOptions& options, MlpSizes sizes, int ranks) {
   using tiling::RunTimeTiling;
@@ -146,7 +147,7 @@ std::vector<Entry> entries(const BenchOptions& options, MlpSizes sizes, int rank
   return list;
 }
 
-/// The slowest rank's seconds of forward (with its gather) and backward (with its reduction).
+/// Seconds of forward (with its all-gather) and backward (with its reduction) on the slowest rank.
 struct Times {
   double forward = 0, backward = 0;
 };
@@ -186,7 +187,7 @@ Times timed(Comm& communicator, const Entry& entry, std::int64_t repeats) {
 template <class PrecisionT>
 void run(Comm& communicator, const std::vector<Entry>& list, std::int64_t repeats) {
   double untiled_seconds = 0, untiled_flops = 0;
-  std::vector<std::pair<tiling::TilePlan, Times>> known;  // of this length; equal plans are timed once
+  std::vector<std::pair<tiling::TilePlan, Times>> known;  // times for this length; equal plans are timed only once
   for (const Entry& entry : list) {
     const bool is_untiled = entry.tiling == tiling::RunTimeTiling();
     const auto entry_flops = static_cast<double>(entry.matmul_flops);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// AdamW over one long tensor: 30 bytes per parameter with a bf16 model weight, 28 without. Muon's step on the matrices
-/// of a Llama layer against AdamW's step on the same, and how evenly buffer::Owned distributes it.
+/// of a Llama layer compared with AdamW's step on the same matrices, and the load balance of buffer::Owned for Muon.
 #include <algorithm>
 #include <cstdint>
 #include <type_traits>
@@ -26,8 +26,8 @@ using calibrate::fill_uniform;
 using calibrate::Tensors;
 using device::Cpu;
 
-/// One optimizer's step on all tensors, with model weights in Compute; with float they are the main weights. On Meta it
-/// only counts memory.
+/// One optimizer's step on all tensors, with model weights of type Compute; if that is float, they are the main
+/// weights. On Meta it only counts memory.
 template <class Optimizer, class Compute, class Device = Cpu>
 class Steps {
  public:
@@ -128,7 +128,7 @@ std::vector<Parameter> layer_of(const BenchOptions& options) {
   return matrices;
 }
 
-/// The largest share of any rank over the mean share.
+/// The largest share of a rank divided by the mean share.
 struct Balance {
   double work = 1, elements = 1;
 };
@@ -175,7 +175,7 @@ Line measure_muon(const BenchOptions& options, cli::PrecisionChoice precision, i
       .add("precision", cli::to_text(precision), "threads", threads, "parameters", muon.elements())
       .add("ms", rounds.median_seconds(muon_case) * 1e3, "adamw_ms", rounds.median_seconds(adamw_case) * 1e3)
       .add("ratio", rounds.median_ratio(muon_case, adamw_case))
-      .add("gflops", static_cast<double>(work) / rounds.median_seconds(muon_case) * 1e-9)  // of Newton-Schulz
+      .add("gflops", static_cast<double>(work) / rounds.median_seconds(muon_case) * 1e-9)  // FLOPs of Newton-Schulz
       .add("ranks", ranks, "work_balance", balance.work, "bytes_balance", balance.elements);
 }
 

@@ -87,7 +87,7 @@ void check(const BenchOptions& options, const train::FlagSet& flags) {
                       cli::to_text(options.stack.precision), " says what ranks send each other, and ",
                       "no bench is compiled with it; take bf16");
   require<InputError>(options.bytes == 0 || options.bytes >= 4, "bench: --bytes ", options.bytes,
-                      " is too small; give at least 4");  // one float
+                      " is too small; give at least 4");  // bytes of one float
 }
 
 }  // namespace fsdp::bench

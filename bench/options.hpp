@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The options of `tessera_bench NAME`, and the benches that need no stack.
+/// The options of `tessera_bench NAME`, and the benches that do not need a stack.
 ///
-/// To add a bench: its function below, its name in main.cpp, its flags in options.cpp, its lines in bench/README.md.
+/// To add a bench, add its function below, its name in main.cpp, its flags in options.cpp and its lines in
+/// bench/README.md.
 #pragma once
 
 #include <cstdint>
@@ -20,13 +21,14 @@ namespace fsdp::bench {
 
 using calibrate::Rounds;
 
-/// The options of all benches, with the defaults that `--help` prints. Each bench reads those that its help names.
+/// The options of all benches, with the defaults that `--help` prints. Each bench reads the options that its help
+/// lists.
 struct BenchOptions {
   std::string what = {};
-  std::string model = {};  ///< empty: the sizes are those of the next options
+  std::string model = {};  ///< model to use; empty: the sizes are given by the options below
   std::string text = "/usr/include/boost";
   std::int64_t hidden = 1024, intermediate = 0, layers = 4, heads = 16, kv_heads = 4;
-  std::int64_t vocab = 0;  ///< 0: the bench's own, and so below
+  std::int64_t vocab = 0;  ///< 0: the default of the bench; the same for the options below
   std::int64_t head_dim = 0;
   std::int64_t seq_len = 0;
   std::int64_t parameters = 50'000'000;
@@ -43,15 +45,15 @@ struct BenchOptions {
   train::LaunchOptions launch = {};
 
   bool bf16() const { return stack.precision == cli::PrecisionChoice::bf16; }
-  /// The threads of a bench without ranks.
+  /// The number of threads of a bench without ranks.
   int threads() const;
 };
 
 void bind(train::FlagSet& flags, BenchOptions& options);
-/// Throws InputError, with one sentence about the first invalid value.
+/// Throws InputError with a message about the first invalid value.
 void check(const BenchOptions& options, const train::FlagSet& flags);
 
-/// Each measures what bench/README.md describes under its name, and prints its lines.
+/// Each function prints the lines of one bench, as described under its name in bench/README.md.
 /// @{
 void measure_mlp(const BenchOptions& options, const train::FlagSet& flags);
 int measure_mlp_table(const BenchOptions& options, const train::FlagSet& flags);  ///< `mlp --table`

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `tessera_bench plan [ROUNDS]`: plans compared with steps over links of known latency and bandwidth.
+/// `tessera_bench plan [ROUNDS]`: planned step times compared with measured steps over links of known latency and
+/// bandwidth.
 ///
-/// A round calibrates, without links: each unit's forward and backward, also recomputed, the optimizer, and the
-/// collectives on their own. From these and the links the step of every configuration is planned, and then made. Prints
-/// a line for each configuration, with medians over the rounds, and the largest deviation.
+/// Each round first calibrates without links: each unit's forward and backward, also with recomputation, the optimizer,
+/// and the collectives alone. From these times and the links, the step of every configuration is planned, and then run.
+/// Prints one line per configuration, with medians over the rounds, and the largest deviation.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -38,7 +39,7 @@ using calibrate::median;
 template <class Strategy>
 using Trained = Llama<Stack<Strategy, comm::Threads<>, Fp32>>;
 
-/// One way to train.
+/// One training configuration.
 template <class Strategy>
 struct Way {
   Strategy strategy = {};
@@ -60,7 +61,7 @@ struct Way {
                              .head_dim = 32};
     return Trained<Strategy>(config, {.recompute = recompute});
   }
-  /// Ranks have as much to compute with any number of micro-batches.
+  /// Returns step sizes with the same computation for any number of micro-batches.
   train::StepSize size() const {
     return {.sequences = 8 / micro_batches, .sequence_length = 128, .micro_batches = micro_batches, .threads = 1};
   }
@@ -69,20 +70,21 @@ struct Way {
 using Clock = std::chrono::steady_clock;
 double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
-/// Options of ranks whose collectives each take what the cluster's links would, before they take their own time.
+/// Options that delay each collective by its time on the links of the cluster, before it really runs.
 comm::Options over_links(const plan::Cluster& cluster) {
   return {.before = [cluster](int, const comm::Record& call) {
     const double seconds = plan::collective_time(cluster, call.op, call.bytes, {.ranks = cluster.ranks}).seconds();
     const Clock::time_point begin = Clock::now();
-    while (seconds_since(begin) < seconds) std::this_thread::yield();  // a core that slept computes slower afterwards
+    // Does not sleep, because a core computes more slowly after sleeping.
+    while (seconds_since(begin) < seconds) std::this_thread::yield();
   }};
 }
 
-/// What a rank's steps took: medians over steps, in seconds.
+/// Measured times of a rank's steps: medians over steps, in seconds.
 struct Measured {
-  double step = 0;                                                ///< of the slowest rank
-  double optimizer = 0;                                           ///< of rank 0: from the end of the pass
-  std::map<std::pair<sharding::Action, int>, double> tasks = {};  ///< of rank 0: by action and unit
+  double step = 0;                                                ///< whole step on the slowest rank
+  double optimizer = 0;                                           ///< on rank 0, from the end of the pass
+  std::map<std::pair<sharding::Action, int>, double> tasks = {};  ///< on rank 0, by action and unit
 };
 
 /// Times tasks, as an Observer.
@@ -109,7 +111,7 @@ class TaskTimes {
   std::map<std::pair<sharding::Action, int>, std::vector<double>> seconds_;
 };
 
-/// Trains for `steps` steps after one that is not counted, over ranks with these options.
+/// Trains for `steps` steps after one warm-up step, over ranks with these options.
 template <class Strategy>
 Measured measure(const Way<Strategy>& way, const comm::Options& options, int steps) {
   Measured result;
@@ -146,7 +148,7 @@ Measured measure(const Way<Strategy>& way, const comm::Options& options, int ste
   return result;
 }
 
-/// Returns the recorded step of a way, and its plan.
+/// Returns the plan of a configuration, and its recorded step.
 template <class Strategy>
 std::pair<plan::Plan, plan::StepRecord> recorded(const Way<Strategy>& way) {
   plan::StepRecord record;
@@ -158,7 +160,7 @@ std::pair<plan::Plan, plan::StepRecord> recorded(const Way<Strategy>& way) {
 
 constexpr int steps_of_a_round = 3;
 
-/// A node whose ranks are as far from each other as machines with slow links.
+/// A node whose ranks are connected like machines with slow links.
 plan::Cluster links(int ranks) {
   plan::Cluster cluster = plan::known_cluster("xeon", 2);
   cluster.ranks = cluster.ranks_per_node = ranks;
@@ -168,11 +170,11 @@ plan::Cluster links(int ranks) {
   return cluster;
 }
 
-/// What computations and collectives take without links.
+/// Times of computations, and rates of the optimizer and collectives, without links.
 struct Calibrated {
   Measured plain, recomputed;
-  double optimizer_bandwidth = 0;   ///< bytes a second that the optimizer accesses
-  double collective_bandwidth = 0;  ///< bytes a second of collectives, with what ranks wait for each other
+  double optimizer_bandwidth = 0;   ///< bytes per second that the optimizer accesses
+  double collective_bandwidth = 0;  ///< bytes per second of collectives, including the wait for other ranks
 };
 
 Calibrated calibrate() {
@@ -191,7 +193,7 @@ Calibrated calibrate() {
   return found;
 }
 
-/// Returns the seconds of a step over the links.
+/// Returns the planned seconds of a step over the links.
 template <class Strategy>
 double planned(const Way<Strategy>& way, const Calibrated& calibrated) {
   auto [plan, record] = recorded(way);
@@ -205,7 +207,7 @@ double planned(const Way<Strategy>& way, const Calibrated& calibrated) {
   return plan::estimate_of(plan, record, {}, cluster).seconds;
 }
 
-/// A way, and what came of it in each round.
+/// A configuration, with its results in each round.
 struct Case {
   std::string text;
   std::function<double(const Calibrated&)> plan;

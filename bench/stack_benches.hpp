@@ -36,7 +36,8 @@
 
 namespace fsdp::bench {
 
-/// Steps of fsdp2, of fsdp2:no-reshard, and of fsdp2 within budgets between the two, in turn. Ratios are to the second.
+/// Alternating steps of fsdp2, of fsdp2:no-reshard, and of fsdp2 with memory budgets between the two. Ratios are
+/// relative to fsdp2:no-reshard.
 template <class Model>
 int measure_residency(const BenchOptions& options) {
   using Comm = typename Model::Stack::Comm;
@@ -70,7 +71,8 @@ int measure_residency(const BenchOptions& options) {
   });
 }
 
-/// The last token of a sequence of --seq-len tokens, compared with one read of the weights; the others are the prompt.
+/// Generates the last token of a sequence of --seq-len tokens, whose other tokens are the prompt. Compared with one
+/// read of the weights.
 template <class Model>
 int measure_generation(const BenchOptions& options) {
   using Stack = typename Model::Stack;
@@ -100,7 +102,7 @@ int measure_generation(const BenchOptions& options) {
     const std::vector<std::int64_t> row = {last - 1};
     evaluation.executor().logits(batch(0, last), row, logits);
 
-    // A token reads one row of an untied embedding, and all other weights.
+    // Generating a token reads one row of an untied embedding, and all other weights.
     const std::int64_t table = config.tied ? 0 : config.vocab_size * config.hidden_size;
     Reads weights((parameter_count(module.model()) - table) * std::int64_t{sizeof(Compute)}, threads);
     Rounds rounds;
@@ -119,8 +121,8 @@ int measure_generation(const BenchOptions& options) {
   });
 }
 
-/// The loading of --model's weights into the shards of all ranks, compared with reading its files. Before every round
-/// the files are dropped from the system's cache, if the system can do that.
+/// Loads --model's weights into the shards of all ranks, compared with reading its files. Before every round the files
+/// are dropped from the system's page cache if the system supports that.
 template <class Model>
 int measure_loading(const BenchOptions& options) {
   using Stack = typename Model::Stack;

@@ -37,21 +37,21 @@
 
 namespace fsdp::bench {
 
-/// Sums over the timed steps of one rank. The largest over the ranks are printed.
+/// Sums over the timed steps of one rank. The largest sum over all ranks is printed.
 struct StepSums {
   double communication_seconds = 0, waiting_seconds = 0, copied_bytes = 0, allocations = 0, peak_bytes = 0;
 };
 
-/// What `step --sequence` is compared with: a step of the same sequences, each whole on one rank. The first rank of
-/// each group that shares a sequence computes it with the threads of all; the others wait. `RunT` is StepRun of a
-/// model.
+/// The baseline of `step --sequence`: a step of the same sequences, each of them on a single rank. The first rank of
+/// each group that shares a sequence computes it with the threads of all ranks of the group, while the others wait.
+/// `RunT` is StepRun of a model.
 template <class RunT>
 class WholeStep {
  public:
   using Comm = typename RunT::Comm;
   using Tiling = typename RunT::Stack::Tiling;
 
-  /// `group`: this rank's place. `threads`: of each rank of the group. Collective.
+  /// `group`: this rank's place in its group. `threads`: number of threads of each rank of the group. Collective.
   WholeStep(Comm& communicator, BenchOptions options, const Tiling& tiling, const SequenceGroup& group, int threads)
       : all_(communicator), communicator_(communicator.split(group.member)) {
     options.sequence = {};
@@ -65,8 +65,8 @@ class WholeStep {
     }
   }
 
-  /// Returns when all groups have their step. --deadline is for what ranks compute between collectives; here they wait
-  /// for a whole step.
+  /// Runs a step, and returns when all groups have completed it. Since ranks wait for a whole step here, the time limit
+  /// is longer than --deadline, which is meant for computation between collectives.
   void step() {
     constexpr double longest_seconds = 3600;
     train::with_disk_deadline(all_, longest_seconds, "bench step: whole sequences", [&] {
@@ -74,7 +74,7 @@ class WholeStep {
       comm::barrier(all_, {"bench"});
     });
   }
-  /// Of the first rank of a group; 0 on others.
+  /// Values on the first rank of a group; 0 on other ranks.
   /// @{
   std::int64_t activation_bytes() const { return run_ ? run_->activation_bytes() : 0; }
   double loss() const { return run_ ? run_->loss() : 0; }
@@ -86,15 +86,15 @@ class WholeStep {
   std::optional<RunT> run_;
 };
 
-/// One rank's model, a batch of one sequence, and its step: what the trainer runs, without data and metrics. Ranks that
-/// share a sequence (--sequence) have one together.
+/// One rank's model, a batch of one sequence, and its step: the trainer's step without data and metrics. Ranks that
+/// share a sequence (--sequence) have one batch together.
 template <class Model>
 class StepRun {
  public:
   using Stack = typename Model::Stack;
   using Comm = typename Stack::Comm;
 
-  /// `adapters`: whether the model has the adapters that the options ask for.
+  /// `adapters`: whether the model has the adapters that the options specify.
   StepRun(Comm& communicator, const BenchOptions& options, const typename Stack::Tiling& tiling, bool adapters = false,
           const UnitOptions& units = {})
       : communicator_(communicator),
@@ -150,9 +150,9 @@ class StepRun {
   }
 
   std::int64_t activation_bytes() const { return plan_.activation_bytes; }
-  double loss() const { return loss_; }  ///< of the last step
+  double loss() const { return loss_; }  ///< loss of the last step
 
-  /// Bytes of the slots for gathered weights, and those that a step gathers.
+  /// Bytes of the slots for unsharded weights, and bytes that a step gathers.
   /// @{
   std::int64_t weight_slot_bytes() const {
     return module_.peak_bytes()[static_cast<std::size_t>(device::MemoryKind::gathered)];
@@ -167,7 +167,7 @@ class StepRun {
   }
   /// @}
 
-  /// Returns the line of a step: the slowest rank's times.
+  /// Returns the output line of a step, with the times of the slowest rank.
   Line measure(const BenchOptions& options) {
     using Bare = BareLoop<typename Stack::Local::Precision>;
     std::optional<Bare> bare;
@@ -177,7 +177,7 @@ class StepRun {
     std::size_t bare_case = 0;
     if constexpr (std::is_same_v<typename Stack::Tiling, tiling::RunTimeTiling>)
       if (communicator_.size() == 1 && with_ == optim::RunTimeOptimizer{} &&
-          options.model.empty()) {  // as in the bare loop
+          options.model.empty()) {  // conditions under which the bare loop runs the same step
         bare.emplace(model_.config(), module_.shape());
         for (const auto& piece : module_.shards()) bare->set(piece.parameter->name, piece.begin, piece.main);
         bare_case = rounds.add([&] { bare_loss = bare->step(batch_, lr); });
@@ -265,7 +265,7 @@ class StepRun {
  private:
   static constexpr bool rounds_weights = !ShardedModel<Model>::Group::one_copy;
 
-  /// Returns the sum over the world and, on a mesh of two axes, both axes.
+  /// Returns the sum of the totals of the world communicator and, on a mesh of two axes, of both axes.
   comm::Totals totals() {
     comm::Totals sum;
     for (Comm* communicator : module_.communicators()) {
@@ -287,7 +287,8 @@ class StepRun {
     request.matmuls = &matmuls_;
     return request;
   }
-  /// Returns the largest optimizer work of a rank over the mean; only for optimizers of whole tensors.
+  /// Returns the largest optimizer cost of a rank divided by the mean; empty for optimizers that do not need whole
+  /// tensors.
   std::optional<double> owners_balance() const {
     if (with_.grain() == optim::Grain::elements) return std::nullopt;
     std::vector<double> work(static_cast<std::size_t>(communicator_.size()), 0.0);
@@ -303,8 +304,8 @@ class StepRun {
     const double sum = std::accumulate(work.begin(), work.end(), 0.0);
     return *std::max_element(work.begin(), work.end()) * static_cast<double>(work.size()) / sum;
   }
-  /// Returns the least memory traffic of the optimizer's step: each state is read and written. Muon's matmuls are not
-  /// included.
+  /// Returns the minimum memory traffic of the optimizer's step: each state is read and written once. Excludes Muon's
+  /// matmuls.
   std::int64_t optimizer_bytes() const {
     std::int64_t bytes = 0;
     for (const auto& piece : module_.shards())

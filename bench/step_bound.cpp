@@ -14,7 +14,7 @@ namespace {
 constexpr std::int64_t square_size = 1024;
 constexpr int squares = 4;
 constexpr std::int64_t copied = std::int64_t{64} << 20;
-constexpr std::int64_t most_triad_bytes = std::int64_t{768} << 20;  // larger than any cache; more would only cost time
+constexpr std::int64_t most_triad_bytes = std::int64_t{768} << 20;  // larger than any cache; more only costs time
 
 std::int64_t now() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
@@ -60,7 +60,7 @@ void StepBound::add_parts(Line& line, const Rounds& rounds) const {
   const auto milliseconds = [&](double (StepBound::*part)(const Rounds&, std::size_t) const) {
     return 1e3 * rounds.median_of([&](std::size_t round) { return (this->*part)(rounds, round); });
   };
-  const double copied_bytes = static_cast<double>(2 * copies_.bytes());  // read and written
+  const double copied_bytes = static_cast<double>(2 * copies_.bytes());  // each byte is read and written
   line.add("floor_matmul_ms", 1e3 * rounds.median_seconds(matmuls_case_))
       .add("floor_attention_ms", milliseconds(&StepBound::attention_seconds))
       .add("floor_elementwise_ms", milliseconds(&StepBound::elementwise_seconds))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A lower bound of a training step's time, measured on the same machine.
+/// A lower bound on the time of a training step, measured on the same machine.
 #pragma once
 
 #include <cstddef>
@@ -19,22 +19,22 @@
 
 namespace fsdp::bench {
 
-/// The work of a step on one rank, as listed by the dry run.
+/// The work of a step on one rank, as the dry run reports it.
 struct StepWork {
   std::vector<device::MatmulRecord> matmuls;
   std::int64_t attention_flops = 0;
   std::int64_t elementwise_bytes = 0;
   std::int64_t optimizer_bytes = 0;   ///< 30 per parameter in bf16, 28 in fp32
-  std::int64_t activation_bytes = 0;  ///< size of the matmuls' rings
+  std::int64_t activation_bytes = 0;  ///< size of the ring buffers of matmul operands
   DType compute = DType::f32;
   int threads = 1;
 };
 
-/// The time of the timed steps by phase, summed over their schedules' events.
+/// Time of the timed steps by phase, from the events of their schedules.
 struct StepPhases {
   double forward_ms = 0, loss_ms = 0, backward_ms = 0;
-  double exchange_ms = 0;   ///< starting gathers and reductions; waiting for them is in the phase that needs them
-  double optimizer_ms = 0;  ///< gradient norm and the optimizer
+  double exchange_ms = 0;   ///< starting collectives; waiting for one counts in the phase that needs its result
+  double optimizer_ms = 0;  ///< gradient norm and optimizer update
 };
 
 /// The bound is the sum of: matmuls at their exact shapes, attention at the rate of a square matmul, element-wise bytes
@@ -45,7 +45,7 @@ class StepBound {
 
   void add_to(Rounds& rounds);
   double seconds(const Rounds& rounds, std::size_t round) const;
-  /// Adds its parts, and the rates that were used for them.
+  /// Adds the parts of the bound to the line, and the rates from which they were computed.
   void add_parts(Line& line, const Rounds& rounds) const;
 
  private:
@@ -60,7 +60,7 @@ class StepBound {
   std::size_t matmuls_case_ = 0, square_case_ = 0, copies_case_ = 0, triad_case_ = 0;
 };
 
-/// Sums the executor's time by phase. Its address must not change while it observes.
+/// Sums the executor's time by phase. The object must not move while it observes.
 class PhaseClock {
  public:
   Observer observer();
@@ -70,10 +70,10 @@ class PhaseClock {
 
  private:
   StepPhases phases_;
-  std::int64_t begin_ = 0;  ///< nanoseconds
+  std::int64_t begin_ = 0;  ///< start of the current phase, in nanoseconds
 };
 
-/// Returns the config of the model that `step` trains and `generate` runs.
+/// Returns the config of the model that `step` trains and `generate` uses.
 LlamaConfig step_model(const BenchOptions& options, bool adapters = false);
 
 /// Returns the tokens of one sequence, different on every rank.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `tokenize`: the rate of a tokenizer on documents in memory, and the time to load the tokenizer.
+/// `tokenize`: the rate of a tokenizer on documents in memory, and the time for loading the tokenizer.
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
@@ -23,7 +23,7 @@ namespace {
 
 constexpr std::size_t most_bytes = 64'000'000;
 
-/// Reads a file, or the files below a folder until more than `most_bytes` are read.
+/// Reads a file, or the files in a folder and its subfolders until more than `most_bytes` have been read.
 std::vector<std::string> documents_of(const std::filesystem::path& path) {
   std::vector<std::string> documents;
   std::size_t bytes = 0;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The loop without the library: whole tensors on one thread, and AdamW with the clip of `Sharded::step`, by Eigen. Of
-/// Tessera it takes the declarations of tensors. Its passes and uses are those that examples/14_eigen_unet/unet.hpp
-/// asks for.
+/// The training loop without the library: unsharded tensors on one thread, and AdamW with the clipping of
+/// `Sharded::step`, written with Eigen. From Tessera it uses only the declarations of tensors. Its passes and uses have
+/// the interface that examples/14_eigen_unet/unet.hpp requires.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +19,7 @@
 
 namespace fsdp::bench::foreign {
 
-/// Units of tensors of which no two share a name.
+/// Units whose tensors have unique names.
 class BareLoop {
   using Values = Eigen::ArrayXf;
 
@@ -46,7 +46,7 @@ class BareLoop {
     }
   }
 
-  /// A weight's memory, to be filled.
+  /// Returns a weight's memory, for initialisation.
   Tensor<float> weight(int unit, std::size_t index) {
     Whole& own = units_[static_cast<std::size_t>(unit)][index];
     return {own.weight.data(), own.shape};
@@ -70,7 +70,7 @@ class BareLoop {
   Use backward(int unit) { return forward(unit); }
   Use both(int unit) { return forward(unit); }
 
-  /// AdamW on the gradients of a forward and backward; the next ones overwrite them.
+  /// Runs AdamW on the gradients of one forward and backward. The next ones overwrite these gradients.
   void step(double lr) {
     double squares = 0;
     for (const auto& unit : units_)

@@ -12,7 +12,8 @@
 namespace fsdp::bench::foreign {
 namespace {
 
-/// Binds the calling thread to core `number` of those that the process may use. Does nothing if there are fewer.
+/// Binds the calling thread to core `number` of the cores that the process may use. Does nothing if there are fewer
+/// cores.
 void bind_to_core(int number) {
   cpu_set_t allowed, one;
   CPU_ZERO(&allowed);
@@ -54,7 +55,7 @@ Exchange::Exchange(Comm& communicator, const std::function<void()>& step) : comm
   std::int64_t largest = 0, shards = 0;
   for (const comm::Record& record : std::span(monitor.records).subspan(first)) {
     const bool gathers = record.op == comm::Op::all_gather;
-    if (!gathers && record.op != comm::Op::reduce_scatter) continue;  // small values of the step's control
+    if (!gathers && record.op != comm::Op::reduce_scatter) continue;  // skips small values of the step's control
     Call& call = calls_.emplace_back(Call{.gathers = gathers, .counts = {}, .begin = shards});
     const std::int64_t elements = record.bytes / 4, piece = (elements + ranks - 1) / ranks;
     for (int rank = 0; rank < ranks; ++rank)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `tessera_bench foreign use|unet|mlp`: a training loop that is not ours on `Sharded`. Its options, its ranks, and the
+/// `tessera_bench foreign use|unet|mlp`: a user-defined training loop on `Sharded`. Its options, its ranks, and the
 /// lower bound of a step's exchange.
 #pragma once
 
@@ -24,52 +24,55 @@ using Shards = Sharded<Stack<FullyShard<>, Comm, Fp32>>;
 
 struct Options {
   std::string what = {};
-  std::int64_t repeats = 0;    ///< 0: the bench's own number
-  std::int64_t units = 64;     ///< of `use`
-  std::int64_t pictures = 12;  ///< of a step of `unet`
-  std::int64_t layers = 8;     ///< of `mlp`
-  std::int64_t width = 1024;   ///< inputs and outputs of a layer
-  std::int64_t rows = 512;     ///< of the batch, on each rank
-  std::int64_t ranks = 2;      ///< of `mlp`
+  std::int64_t repeats = 0;    ///< number of rounds; 0: the default of the bench
+  std::int64_t units = 64;     ///< number of units of `use`
+  std::int64_t pictures = 12;  ///< number of images in a step of `unet`
+  std::int64_t layers = 8;     ///< number of layers of `mlp`
+  std::int64_t width = 1024;   ///< inputs and outputs of a layer of `mlp`
+  std::int64_t rows = 512;     ///< rows of the batch of `mlp` on each rank
+  std::int64_t ranks = 2;      ///< number of ranks of `mlp`
   std::string matmul = "eigen";
 
   std::int64_t repeats_or(std::int64_t own) const { return repeats > 0 ? repeats : own; }
 };
 
-/// Each prints its lines. bench/README.md describes how each value is measured.
+/// Each function prints its lines. bench/README.md describes how each value is measured.
 /// @{
 void measure_use(const Options& options);
 void measure_unet(const Options& options);
 void measure_mlp(const Options& options);
 /// @}
 
-/// Runs f(communicator) on ranks of one thread. Each is bound to its own core, if the process may use as many.
+/// Runs f(communicator) on ranks of one thread each. Each thread is bound to a separate core if the process may use
+/// enough cores.
 void on_ranks(std::int64_t ranks, const std::function<void(Comm&)>& f);
 
-/// Adds a case of well below a millisecond. Before each sample its thread rests and then runs it once untimed, so that
-/// on a shared machine the sample fits into the time that the system gives a thread that has waited, with warm caches.
+/// Adds a case that takes well below a millisecond. Before each sample its thread rests and then runs the case once
+/// untimed. On a shared machine the sample then fits into the time slice that the system gives a thread that has
+/// waited, with warm caches.
 void add_short(Rounds& rounds, const std::function<void()>& body);
 
-/// Runs the rounds with a barrier before every case. Of each sample, the slowest rank's is then every rank's.
+/// Runs the rounds with a barrier before every case. Afterwards, each sample is the time of the slowest rank, on all
+/// ranks.
 void run_together(Comm& communicator, Rounds& rounds, std::int64_t count);
 
-/// The gathers of weights and reductions of gradients of a step, in its order, each of one tensor of as many bytes,
-/// evenly cut, and waited for before the next one begins. Each has its own shard; whole tensors take turns in two
-/// slots.
+/// The all-gathers of weights and reduce-scatters of gradients of a step, in the same order. Each has one tensor of the
+/// same number of bytes, evenly sharded, and is waited for before the next one begins. Each has a separate shard;
+/// unsharded tensors alternate between two slots.
 class Exchange {
  public:
   /// Calls step(), which is collective, and records its collectives.
   Exchange(Comm& communicator, const std::function<void()>& step);
 
   void run();
-  /// Bytes of all whole tensors, gathered or reduced.
+  /// Total bytes of the unsharded tensors that are gathered or reduced.
   std::int64_t bytes() const { return bytes_; }
 
  private:
   struct Call {
     bool gathers = false;
-    std::vector<std::int64_t> counts;  ///< elements of each rank's piece
-    std::int64_t begin = 0;            ///< of the shard, in `shards_`
+    std::vector<std::int64_t> counts;  ///< number of elements in each rank's piece
+    std::int64_t begin = 0;            ///< offset of the shard in `shards_`, in elements
   };
 
   Comm& communicator_;

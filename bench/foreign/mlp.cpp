@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `mlp`: a step of a chain of linear layers, its time against its products and its exchange alone, and its resident
-/// memory. bench/fsdp2_mlp.py is the same step of PyTorch's FSDP2: the same values, loss and rule of the optimizer.
+/// `mlp`: a training step of a chain of linear layers. Measures its time, compared with its matrix products alone and
+/// its exchange alone, and its resident memory. bench/fsdp2_mlp.py runs the same step with PyTorch's FSDP2: the same
+/// values, loss and optimizer update.
 #include <sys/resource.h>
 
 #include <cmath>
@@ -22,7 +23,7 @@ namespace {
 
 constexpr double lr = 1e-4;
 
-/// Value `index` of a series, in [-1, 1): the same in fsdp2_mlp.py.
+/// Returns value `index` of a pseudo-random series, in [-1, 1). fsdp2_mlp.py computes the same values.
 float value_of(std::uint32_t series, std::int64_t index) {
   std::uint32_t hash = static_cast<std::uint32_t>(index) * 2654435761u + series * 40503u;
   hash ^= hash >> 15;
@@ -30,7 +31,7 @@ float value_of(std::uint32_t series, std::int64_t index) {
   hash ^= hash >> 13;
   return static_cast<float>(hash >> 8) / 8388608.0f - 1;
 }
-constexpr std::uint32_t inputs = 1001, targets = 1002;  // series; those of weights are 0, 1, ... by layer
+constexpr std::uint32_t inputs = 1001, targets = 1002;  // series numbers; the weights of layer n have number n
 
 struct Sizes {
   std::int64_t layers = 0, width = 0, rows = 0;
@@ -47,14 +48,16 @@ std::vector<Unit> units_of(const Sizes& sizes) {
   return units;
 }
 
-/// Forward through all layers but the last, the last in one go, and backward.
+/// The order of computations: forward through all layers but the last, forward and backward of the last as one
+/// computation, then backward.
 Order order_of(const Sizes& sizes) {
   std::vector<int> uses;
   for (int i = 0; i + 1 < sizes.layers; ++i) uses.push_back(i);
   return mirrored(uses, static_cast<int>(sizes.layers) - 1);
 }
 
-/// Memory of a batch: x [rows, width] of each layer, the last one's output, and the gradient on its way back.
+/// Memory of a batch: the input x [rows, width] of each layer, the output of the last layer, and the gradient that
+/// backward propagates.
 class Batch {
  public:
   Batch(const Sizes& sizes, int rank)
@@ -136,7 +139,7 @@ class Mlp {
     product_({batch_.at(layer)}, device::transposed(use.weight(0)), batch_.at(layer + 1));
     array(batch_.at(layer + 1)).rowwise() += ConstRow(use.weight(1).data(), sizes_.width);
   }
-  /// From the gradient of its output, before it passed through relu.
+  /// Runs backward of a layer, from the gradient of its output before relu.
   template <class Use>
   void backward(const Use& use, int layer) {
     const auto weight = use.gradient(0), bias = use.gradient(1);
@@ -155,7 +158,7 @@ class Mlp {
   double loss_ = 0;
 };
 
-/// The products of a rank's step alone, over weights and activations of the step's sizes.
+/// The matrix products of a rank's step alone, on weights and activations of the same sizes.
 class Floor {
  public:
   Floor(const Sizes& sizes, Product product)
@@ -190,8 +193,8 @@ class Floor {
   std::vector<float> weights_, gradients_;
 };
 
-/// Milliseconds of processor time that calls of f took on this thread, as a median; of the slowest rank. Other work on
-/// the cores disturbs it less than the time that passes.
+/// The processor time of calls of f on this thread in milliseconds: the median, on the slowest rank. Other processes on
+/// the cores affect it less than wall time.
 class ProcessorTime {
  public:
   template <class F>
@@ -202,7 +205,7 @@ class ProcessorTime {
   }
   double slowest(Comm& communicator) {
     comm::reduce(communicator, std::span<double>(samples_), comm::Reduction::max, {"bench"});
-    return median({samples_.begin() + 1, samples_.end()});  // the first is the round that is not counted
+    return median({samples_.begin() + 1, samples_.end()});  // the first sample is the untimed round
   }
 
  private:
@@ -214,7 +217,7 @@ class ProcessorTime {
   std::vector<double> samples_;
 };
 
-/// The most that this process has held in memory so far.
+/// Returns the peak resident memory of this process so far, in bytes.
 std::int64_t resident_bytes() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
@@ -227,7 +230,7 @@ void measure(Comm& communicator, const Options& options) {
   Mlp mlp(communicator, sizes, product());
   mlp.step();
   comm::barrier(communicator, {"bench"});
-  const std::int64_t resident = resident_bytes();  // before the floors' memory
+  const std::int64_t resident = resident_bytes();  // measured before the lower bounds allocate memory
   comm::barrier(communicator, {"bench"});
 
   Floor floor(sizes, product());
@@ -256,7 +259,8 @@ void measure(Comm& communicator, const Options& options) {
 }  // namespace
 
 void measure_mlp(const Options& options) {
-  product_by(options.matmul, options.rows, options.width, options.width);  // reports an unknown name before ranks start
+  // Reports an unknown name before the ranks start.
+  product_by(options.matmul, options.rows, options.width, options.width);
   on_ranks(options.ranks, [&](Comm& communicator) { measure(communicator, options); });
 }
 

@@ -51,7 +51,7 @@ device::Matmul<float> matmul(const Operand<float>& a, const Operand<float>& b, c
   return {.a = a, .b = b, .c = c};
 }
 
-/// oneDNN behind Matmul, with its scratch.
+/// A matrix product by oneDNN through Matmul, with its scratch.
 class ByMatmul {
  public:
   ByMatmul(std::int64_t rows, std::int64_t in, std::int64_t out)
@@ -81,7 +81,7 @@ Product product_by(const std::string& name, std::int64_t rows, std::int64_t in, 
     };
   require<InputError>(name == "openblas", "--matmul ", name, ": known are eigen, openblas and tessera");
 #if defined(TESSERA_BENCH_OPENBLAS)
-  openblas_set_num_threads(1);  // of each caller
+  openblas_set_num_threads(1);  // for each calling thread
   return by_openblas;
 #else
   throw InputError("--matmul openblas: this build has no OpenBLAS (Debian: libopenblas-dev); take eigen or tessera");

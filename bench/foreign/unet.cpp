@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `unet`: the network of examples/14_eigen_unet. On one rank, a step against that of the loop without the library; on
-/// two, against half the work and the exchange alone.
+/// `unet`: the network of examples/14_eigen_unet. On one rank, compares a step with a step of the loop without the
+/// library; on two ranks, with half of that work and with the exchange alone.
 #include <algorithm>
 #include <vector>
 
@@ -14,10 +14,10 @@
 namespace fsdp::bench::foreign {
 namespace {
 
-constexpr double lr = 1e-6, clip = 1;  // so small that the values, and so the times, of a thousand steps are alike
+constexpr double lr = 1e-6, clip = 1;  // so small that values, and hence times, hardly change over a thousand steps
 const optim::AdamW rule{.weight_decay = 0.01};
 
-/// Steps of both loops on a rank's part of one batch, over and over.
+/// Repeated steps of both loops on a rank's part of the same batch.
 class Steps {
  public:
   Steps(Comm& communicator, std::int64_t pictures)
@@ -43,7 +43,7 @@ class Steps {
     pass.finish();
     loss_ = sharded_.step(loss * share_, {.lr = lr}).loss;
   }
-  /// The loop without the library, on this rank's part alone.
+  /// Runs the loop without the library, on this rank's part only.
   void bare() {
     bare_loss_ = unet::train(bare_, data_, share_) * share_;
     bare_.step(lr);
@@ -52,7 +52,7 @@ class Steps {
   double bare_loss() const { return bare_loss_; }
 
  private:
-  int count_;  // of pictures on this rank
+  int count_;  // number of images on this rank
   double share_;
   unet::Pictures<float> data_;
   Shards sharded_;

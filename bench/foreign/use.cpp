@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `use`: what a Use costs. A chain of many small units whose computation is next to nothing, against the same
-/// computation in a bare loop over plain memory.
+/// `use`: the cost of a Use. Compares a chain of many small units with negligible computation with the same computation
+/// in a plain loop over plain memory.
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -12,9 +12,9 @@
 namespace fsdp::bench::foreign {
 namespace {
 
-constexpr std::int64_t elements = 16;  // of a unit's tensor
+constexpr std::int64_t elements = 16;  // in a unit's tensor
 
-/// The computation: reads the weight, and writes its gradient.
+/// The computation of a unit: `read` reads the weight, `write` writes its gradient.
 float read(const float* weight) { return *std::max_element(weight, weight + elements); }
 void write(float* gradient, const float* weight) {
   for (std::int64_t i = 0; i < elements; ++i) gradient[i] = weight[i];
@@ -28,7 +28,7 @@ std::vector<Unit> chain(std::int64_t count) {
   return units;
 }
 
-/// A training pass over all units. Returns a sum of what was read.
+/// Runs a training pass over all units. Returns the sum of the values that were read.
 float pass_over(Shards& sharded, int count) {
   float sum = 0;
   auto pass = sharded.train();

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Training runs of CUDA graphs that do not end as they should: each must end soon, with a status and a message.
+/// Training runs with CUDA graphs that end abnormally. Each must end soon, with a status and a message.
 ///
 /// usage: bench_killed error|silence|signal
-///   error    the last rank gives up with an error, once its steps are graphs: status 1, and the error
-///   silence  the last rank stops taking part (two GPUs and NCCL): status 3, and the limit that the others kept
-///   signal   steps until SIGTERM or SIGINT comes: status 128 + signal, and the step
-/// Two ranks over NCCL where that and two GPUs are there; else one.
+///   error    the last rank throws an error after its steps have become graphs: status 1, and the error
+///   silence  the last rank stops participating (two GPUs and NCCL): status 3, and the time limit of the others
+///   signal   runs steps until SIGTERM or SIGINT arrives: status 128 + signal, and the step
+/// Uses two ranks over NCCL if NCCL and two GPUs are available, otherwise one rank.
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -38,7 +38,7 @@ using namespace fsdp;
 using device::Cuda;
 
 constexpr std::int64_t sequence = 64;
-constexpr int planted_at = 5;  ///< step; from the third on they are graphs
+constexpr int planted_at = 5;  ///< step of the planted failure; steps are graphs from the third on
 
 LlamaConfig config() {
   return {.vocab_size = 64,
@@ -50,7 +50,7 @@ LlamaConfig config() {
           .head_dim = 64};
 }
 
-/// A small model that steps on one batch, by graphs.
+/// A small model that repeats steps on one batch, by graphs.
 template <class Comm>
 class Training {
   using Model = Llama<Stack<FullyShard<>, Comm, Bf16Mixed, tiling::Untiled>>;
@@ -70,7 +70,7 @@ class Training {
 
   void step() {
     steps_.queue({&batch_, 1}, 1.0f / static_cast<float>(sequence), {.lr = 1e-3}, true);
-    optimizer_.control().decision();  // waits with limits, as a trainer does
+    optimizer_.control().decision();  // waits with a time limit, as a trainer does
   }
   std::int64_t launched() const { return steps_.launched(); }
 
@@ -91,7 +91,7 @@ class Training {
 
 comm::Options limits() { return {.deadline = std::chrono::seconds(5), .device_deadline = std::chrono::seconds(5)}; }
 
-/// Steps until what is planted happens; returns the program's status.
+/// Runs steps until the planted failure; returns the program's status.
 template <class Comm>
 int train(Comm& communicator, std::string_view how) {
   const comm::CatchSignals signals;
@@ -117,7 +117,7 @@ int train(Comm& communicator, std::string_view how) {
 }
 
 #if defined(TESSERA_GPU_NCCL)
-/// Ranks that are threads with a GPU each.
+/// Runs the ranks as threads, each with a separate GPU.
 int run_with_peers(std::string_view how) {
   using Nccl = comm::Nccl<>;
   const comm::nccl::Id id = comm::nccl::make_id(comm::nccl::library());

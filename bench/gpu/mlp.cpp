@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The SwiGLU MLP at the published shape on a GPU, one JSON object a line: untiled against its nine matmuls alone, and
-/// tiled with nothing kept against untiled. Ratios are taken round by round; a row is the median of 7.
+/// The SwiGLU MLP at the published shape on a GPU, one JSON object per line: untiled compared with its nine matmuls
+/// alone, and tiled with no kept tiles compared with untiled. Ratios are taken round by round; each line is the median
+/// of 7 rounds.
 #include <memory>
 
 #include "../../src/program/calibrate/rounds.hpp"
@@ -19,9 +20,9 @@ using Layer = MlpLayer<nn::Local<Cuda, Bf16Mixed>>;
 using Matmuls = MlpMatmuls<Cuda, bf16>;
 
 constexpr std::int64_t hidden = 4096, intermediate = 12288;
-constexpr std::int64_t first_tiled = 32768;  // shorter sequences have too few tiles to be worth cutting
+constexpr std::int64_t first_tiled = 32768;  // shorter sequences have too few tiles to benefit from tiling
 constexpr int repeats = 7;
-constexpr float weight_scale = 0.02f;  // dx replaces dy, and shrinks
+constexpr float weight_scale = 0.02f;  // dx replaces dy, and becomes smaller
 
 void fill(const Layer::Operands& operands, Cuda::Stream& stream) {
   const auto ones = gpu::uniform<bf16>(1.0f), weights = gpu::uniform<bf16>(weight_scale);
@@ -37,7 +38,7 @@ std::int64_t scratch_of_matmuls(const MlpSizes& sizes) {
   return dry.scratch_bytes();
 }
 
-/// A layer with one tiling, and its case in the rounds.
+/// A layer with one tiling, and its case in the measured rounds.
 struct Tiled {
   const char* tiling;
   std::unique_ptr<Layer> layer;
@@ -76,7 +77,7 @@ class Measurement {
     };
     const MlpSizes& sizes = operands_.sizes;
     const double flops = 18.0 * static_cast<double>(sizes.tokens * sizes.hidden) *
-                         static_cast<double>(sizes.intermediate);  // of nine products, recomputed or not
+                         static_cast<double>(sizes.intermediate);  // FLOPs of nine products, whether recomputed or not
     const double seconds = rounds_.median_seconds(tiled.number) / calls_;
     std::printf(
         "{\"bench\": \"mlp\", \"seq\": %lld, \"tiling\": \"%s\", \"ms\": %.3f, \"tflops\": %.1f, "
@@ -125,7 +126,7 @@ class Measurement {
 };
 
 void bench_mlp(const gpu::TimeLeft& left) {
-  double estimate = 5;  // seconds; then twice what the length before took
+  double estimate = 5;  // seconds; later twice the time of the previous length
   for (std::int64_t tokens = 2048; tokens <= 131072; tokens *= 2) {
     if (!left.suffices("mlp of " + std::to_string(tokens) + " tokens and more", estimate)) return;
     const double begin = gpu::seconds_now();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Times Cuda's operations, one JSON object a line: what is moved or multiplied by the second, and the ratio to what
-/// this card copies, or multiplies in bf16, in the same run. Medians of 7 rounds, each at least 20 ms of queued work.
+/// Times Cuda's operations, one JSON object per line: bytes moved or FLOPs per second, and the ratio to the rate at
+/// which this card copies, or multiplies in bf16, in the same run. Medians of 7 rounds, each at least 20 ms of queued
+/// work.
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
@@ -15,7 +16,7 @@ namespace {
 using namespace fsdp;
 using device::Cuda;
 
-/// A stream, its scratch, and memory for operands that is never given back.
+/// A stream, its scratch, and memory for operands that is never freed.
 struct Bench {
   Bench() : arena(ledger, std::int64_t{24} << 30), stream(arena) {}
 
@@ -29,7 +30,7 @@ struct Bench {
     return tensor;
   }
 
-  /// `bytes` are the least that must move.
+  /// `bytes`: the minimum number of bytes that the operation must move.
   double bandwidth(const std::string& name, double bytes, const std::function<void()>& call) {
     const double seconds = gpu::seconds_of(stream, call), rate = bytes / seconds;
     std::printf("{\"bench\": \"%s\", \"ms\": %.4f, \"gb_per_second\": %.1f", name.c_str(), 1e3 * seconds, rate / 1e9);
@@ -130,7 +131,8 @@ void bench_matmuls(Bench& b) {
   });
 }
 
-/// `by` is what TESSERA_CUDA_ATTENTION said when the stream was made: rows of cuDNN are its own or have no time.
+/// `by`: the value of TESSERA_CUDA_ATTENTION when the stream was created. With cuDNN, each line is measured with cuDNN
+/// or has no time.
 void bench_attention(Bench& b, const std::string& by) {
   const auto row = [&](const std::string& name, double flops, const std::function<void()>& call) {
     try {
@@ -151,7 +153,7 @@ void bench_attention(Bench& b, const std::string& by) {
       const auto dk = b.make<bf16>({length, 8 * head_dim}), dv = b.make<bf16>({length, 8 * head_dim});
       const auto lse = b.make<float>({64, length});
       const double product =
-          64.0 * static_cast<double>(head_dim * length) * static_cast<double>(length);  // causal half
+          64.0 * static_cast<double>(head_dim * length) * static_cast<double>(length);  // only the causal half
       const std::string size =
           " by " + by + ", 64/8 heads of " + std::to_string(head_dim) + ", sequence " + std::to_string(length);
       row("attention" + size, 2 * product, [&] {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What the benches of a GPU share: their main, time that is left, operands, and how long a call takes.
+/// Common parts of the GPU benches: main, remaining time, operands, and the time of a call.
 #pragma once
 
 #include <algorithm>
@@ -21,12 +21,13 @@ inline double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-/// What a program may still take.
+/// The remaining time of a program.
 class TimeLeft {
  public:
   explicit TimeLeft(double seconds) : end_(seconds_now() + seconds) {}
 
-  /// Whether `seconds` more can be afforded; where not, a row says that `bench` is left out.
+  /// Whether `seconds` more fit into the remaining time. If they do not, prints a line which reports that `bench` is
+  /// omitted.
   bool suffices(const std::string& bench, double seconds) const {
     const double left = end_ - seconds_now();
     if (seconds <= left) return true;
@@ -40,7 +41,7 @@ class TimeLeft {
   double end_;
 };
 
-/// Seconds of one of the calls that `call` queues: the median of 7 rounds, each at least 20 ms of work.
+/// Seconds for one of the calls that `call` enqueues: the median of 7 rounds, each with at least 20 ms of work.
 template <class Call>
 double seconds_of(Cuda::Queue& queue, Call call) {
   const auto seconds = [&](int calls) {
@@ -58,7 +59,7 @@ double seconds_of(Cuda::Queue& queue, Call call) {
   return rounds[3];
 }
 
-/// Fills contiguous memory with `values` over and over.
+/// Fills contiguous memory with repetitions of `values`.
 template <class T>
 void fill_with(Cuda::Queue& queue, const std::vector<T>& values, Tensor<T> tensor) {
   std::int64_t done = std::min<std::int64_t>(std::ssize(values), tensor.numel());
@@ -67,10 +68,10 @@ void fill_with(Cuda::Queue& queue, const std::vector<T>& values, Tensor<T> tenso
     count = std::min(done, tensor.numel() - done);
     device::move<Cuda, T>(queue, tensor.data(), tensor.data() + done, count);
   }
-  queue.synchronize();  // `values` may go
+  queue.synchronize();  // `values` may be freed afterwards
 }
 
-/// Uniform in [-scale, scale): what a matmul draws power for depends on its operands.
+/// Uniform in [-scale, scale): the power consumption of a matmul depends on the values of its operands.
 template <class T>
 std::vector<T> uniform(float scale, std::size_t count = std::size_t{1} << 20) {
   std::vector<T> values(count);
@@ -82,7 +83,7 @@ std::vector<T> uniform(float scale, std::size_t count = std::size_t{1} << 20) {
   return values;
 }
 
-/// FLOPs by the second of a bf16 product [8192, 4096] x [4096, 12288]: the rate that this card has.
+/// FLOP/s of a bf16 product [8192, 4096] x [4096, 12288]: the matmul rate of this card.
 inline double matmul_rate() {
   constexpr std::int64_t m = 8192, k = 4096, n = 12288;
   device::Ledger ledger;
@@ -99,7 +100,8 @@ inline double matmul_rate() {
          });
 }
 
-/// Runs `bench(time_left)`, where a device is; the only argument is how many seconds it may take.
+/// Runs `bench(time_left)` if there is a device. The only argument of the program is the number of seconds that it may
+/// take.
 template <class Bench>
 int run_bench(int argc, char** argv, Bench bench) {
   if (const std::string problem = device::cuda_problem(); !problem.empty()) {

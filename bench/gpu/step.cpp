@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A training step of a Llama of 1.5 billion weights on one GPU, one JSON object a line: its model FLOPs by the second
-/// as a share of what the card multiplies in bf16 in the same run; the same step as a CUDA graph; then where the time
-/// goes, by the schedule's events, in steps whose host waits for the device after each of them.
+/// A training step of a Llama of 1.5 billion weights on one GPU, one JSON object per line: its model FLOP/s as a
+/// fraction of the bf16 matmul rate of the card in the same run; the same step as a CUDA graph; then a breakdown of the
+/// time by the schedule's events, in steps in which the host waits for the device after each event.
 #include <cmath>
 #include <map>
 #include <memory>
@@ -40,7 +40,7 @@ LlamaConfig config() {
           .head_dim = 128};
 }
 
-/// Seconds by what was done, where a clock is running: then the host waits for the device after each part.
+/// Seconds by part of a step. While the clock runs, the host waits for the device after each part.
 class Parts {
  public:
   void start(Module& module) {
@@ -48,7 +48,7 @@ class Parts {
     last_ = gpu::seconds_now();
   }
   void stop() { module_ = nullptr; }
-  /// What was queued since the last call was `part`.
+  /// Attributes the work that was enqueued since the last call to `part`.
   void end(const std::string& part) {
     if (module_ == nullptr) return;
     module_->stream().synchronize();
@@ -97,7 +97,8 @@ class Run {
     set_weights();
   }
 
-  /// Forward, backward, norm and AdamW; returns the mean loss. All that this file knows of Executor and AdamW.
+  /// Runs forward, backward, gradient norm and AdamW; returns the mean loss. Only this function depends on Executor and
+  /// AdamW.
   double step() {
     const auto targets = static_cast<double>(batch_.targets.numel());
     executor_.queue_training({&batch_, 1}, static_cast<float>(1.0 / targets));
@@ -108,7 +109,7 @@ class Run {
     return optimizer_.control().decision().loss / targets;
   }
 
-  /// The same, launched as a graph; the first is queued, the second captured.
+  /// Runs the same step as a graph. The first step is enqueued normally, the second is captured.
   double graph_step() {
     const auto targets = static_cast<double>(batch_.targets.numel());
     graphs_.queue({&batch_, 1}, static_cast<float>(1.0 / targets), {.lr = 1e-4}, true);
@@ -116,7 +117,7 @@ class Run {
     return optimizer_.control().decision().loss / targets;
   }
 
-  /// Seconds of a step by its parts, the mean of `steps`.
+  /// Returns the seconds of a step by part, as means over `steps` steps.
   std::map<std::string, double> parts(int steps) {
     parts_.start(module_);
     for (int i = 0; i < steps; ++i) step();
@@ -126,7 +127,7 @@ class Run {
     return mean;
   }
 
-  /// Backward of attention makes its scores again: one product in five that the model does not ask for.
+  /// Backward of attention recomputes the scores: one of its five products, which does not count as model FLOPs.
   double model_flops() const {
     return static_cast<double>(plan_.work.matmul_flops) + 6.0 / 7.0 * static_cast<double>(plan_.work.attention_flops);
   }
@@ -141,7 +142,8 @@ class Run {
   static RunShape shape(const plan::Plan& plan = {}) {
     return {.sequence_length = sequence, .activation_bytes = plan.activation_bytes, .plans = plan.plans};
   }
-  /// As optim::initialize sets them, but that values are repeated: on one thread a billion and a half take a minute.
+  /// Sets weights as optim::initialize does, but with repeated values: 1.5 billion values would take a minute on one
+  /// thread.
   void set_weights() {
     std::vector<float> values(std::size_t{1} << 20);
     for (std::size_t i = 0; i < values.size(); ++i)
@@ -168,7 +170,7 @@ struct Timed {
   double seconds = 0, loss = 0;
 };
 
-/// The median of `repeats`.
+/// Returns the median of `repeats` samples.
 template <class Step>
 Timed timed(const Step& step) {
   std::vector<double> seconds;
@@ -183,7 +185,7 @@ Timed timed(const Step& step) {
 }
 
 void measure_graph(Run& run, const std::string& name, double queued_seconds) {
-  for (int i = 0; i < 2; ++i) run.graph_step();  // one is queued, one captured
+  for (int i = 0; i < 2; ++i) run.graph_step();  // one is enqueued normally, one captured
   const auto [seconds, loss] = timed([&] { return run.graph_step(); });
   std::printf("{\"bench\": \"%s, as a graph\", \"ms\": %.2f, \"ratio_to_queued\": %.3f, \"loss\": %.4f}\n",
               name.c_str(), 1e3 * seconds, seconds / queued_seconds, loss);
@@ -193,7 +195,7 @@ void measure(Comm& communicator, std::int64_t sequences, double card_rate, const
   const std::string name = "step of a 1.5-billion Llama, " + std::to_string(sequences) + " x 4096 tokens";
   if (!left.suffices(name, 20)) return;
   Run run(communicator, sequences);
-  run.step();  // libraries and kernels load
+  run.step();  // loads libraries and kernels
   const double begin = gpu::seconds_now();
   run.step();
   const double estimate = gpu::seconds_now() - begin;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// 01: a complete sharded trainer. Pick policies, get a program.
+// 01: a complete sharded trainer. Choose policies, and you get a program.
 //
-// Without arguments it plans a step on 4 ranks and prints the memory of each rank. With --data FILE... it trains;
+// Without arguments it plans a step on 4 ranks and prints the memory of each rank. With --data FILE... it trains.
 // --help lists all flags.
 //
 // Try next: change FullyShard to fsdp::Zero3, or TokensPerTile<256> to fsdp::tiling::Untiled, and see the plan change.

@@ -2,10 +2,10 @@
 // 02: a stack of your own policies. Their types are arguments of the stack; their values are passed to train_main.
 //
 // Without arguments it plans a step on 4 ranks; the first line shows your strategy's text(). With --data FILE... it
-// trains. --help has no --sharding, --precision and --tiling, since the types fix them.
+// trains. --help does not list --sharding, --precision and --tiling, since the types determine them.
 //
 // Try next: change Reduce to float in policies.hpp and compare "scratch" in the plan; or delete Accumulate and read the
-// compiler's error, one sentence.
+// compiler's error, a single sentence.
 #include <tessera/comm/threads.hpp>
 
 #include "policies.hpp"

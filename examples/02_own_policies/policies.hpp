@@ -12,9 +12,9 @@
 
 namespace mine {
 
-/// Shards weights and gradients, and prefetches the weights of `ahead` units, in forward and in backward.
+/// Shards weights and gradients, and prefetches the weights of the next `ahead` units in forward and in backward.
 struct Sharding {
-  using AtRest = fsdp::buffer::Shard;         // between steps each rank holds a shard of every weight
+  using AtRest = fsdp::buffer::Shard;         // between steps each rank stores a shard of every weight
   using Layout = fsdp::buffer::PerParameter;  // each tensor is sharded separately
   int ahead = 1;
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // 04: a sharding strategy of your own, defined by rules or by a schedule.
 //
-// Prints the schedule of a step, then trains with each of the two definitions: the losses are bitwise equal. Then it
-// removes one gather from the schedule: the library refuses it before it allocates memory, and names the task that
-// fails. The functions in strategy.hpp are constexpr, so that the compiler judges schedules already: with -DCASE=1,
-// which has a Stack of a strategy that cannot run, it prints what is quoted after "expect 1".
+// Prints the schedule of a step, then trains with each of the two definitions: the losses are bit-identical. Then it
+// removes one gather from the schedule: the library rejects the schedule before it allocates memory, and reports the
+// task that fails. The functions in strategy.hpp are constexpr, so the compiler can already validate schedules: with
+// -DCASE=1, which has a Stack of an invalid strategy, it prints the text that is quoted after "expect 1".
 //
 // Try next: change prefetch_depth in strategy.hpp to 2, and see the gathers move up. Test a strategy with
 // 09_test_a_policy.
@@ -27,14 +27,14 @@ namespace {
 
 using Comm = fsdp::comm::Threads<>;
 
-// A Stack asks for the same; here it is said where the strategy is written.
+// A Stack requires the same; here it is checked next to the strategy.
 static_assert(fsdp::sharding::holds<mine::ByRules>() && fsdp::sharding::holds<mine::BySchedule>());
 
-/// BySchedule without one of its gathers. The compiler judges default numbers, and other numbers are judged at run
+/// BySchedule without one of its gathers. The compiler checks the default number; other numbers are checked at run
 /// time.
 template <int by_default = 0>
 struct Without : mine::BySchedule {
-  int gather = by_default;  ///< the number of a gather, from 1; 0: all are there
+  int gather = by_default;  ///< number of the omitted gather, counted from 1; 0: none is omitted
 
   constexpr fsdp::sharding::Schedule schedule(const fsdp::sharding::Problem& problem) const {
     fsdp::sharding::Schedule list = mine::BySchedule::schedule(problem);

@@ -4,8 +4,8 @@
 /// itself.
 ///
 /// Both gather a unit's weights just before use, release them right after, and reduce gradients in every micro-batch.
-/// This is the least memory that sharded weights can take; the price is that every gather is waited for. Their
-/// functions are constexpr, so that the compiler judges what they return.
+/// This is the minimum memory for sharded weights, at the price that no gather overlaps with computation. The functions
+/// are constexpr, so that the compiler can check their results.
 #pragma once
 
 #include <algorithm>
@@ -26,13 +26,13 @@ struct ByRules {
   }
 };
 
-/// The same as a list of tasks. sharding::judge verifies the lists of small models while compiling; sharding::check
-/// verifies the list of a model before any memory is allocated.
+/// The same strategy as a list of tasks. sharding::judge verifies the lists of small models at compile time;
+/// sharding::check verifies the list of a model before any memory is allocated.
 struct BySchedule {
   using AtRest = fsdp::buffer::Shard;
   using Layout = fsdp::buffer::PerParameter;
 
-  /// Properties for memory and mesh; the defaults are right here.
+  /// Properties that affect memory and mesh; the defaults are correct here.
   constexpr fsdp::sharding::Facts facts() const { return {}; }
 
   constexpr fsdp::sharding::Schedule schedule(const fsdp::sharding::Problem& problem) const {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A communicator that wraps another one: forwards every call, counts the bytes that this rank receives, and prints
+/// A communicator that wraps another one: it forwards every call, counts the bytes that this rank receives, and prints
 /// them when the run ends.
 #pragma once
 
@@ -17,11 +17,11 @@
 
 namespace mine {
 
-/// Number of gathers, reductions and exchanges, and the bytes that they brought one rank from its peers.
+/// Number of gathers, reductions and exchanges, and the bytes that one rank received from its peers through them.
 struct Traffic {
   std::int64_t gathers = 0, gathered_bytes = 0;
   std::int64_t reductions = 0, reduced_bytes = 0;
-  std::int64_t exchanges = 0, exchanged_bytes = 0;  ///< of sharded sequences
+  std::int64_t exchanges = 0, exchanged_bytes = 0;  ///< exchanges of sharded sequences
 };
 
 template <class Inner>
@@ -40,7 +40,7 @@ class Counting {
     });
   }
 
-  /// Called when a run on this communicator ends, even by an error, so that it must not throw.
+  /// Called when a run on this communicator ends, even if it ends with an error, so it must not throw.
   void end_run(std::string_view axis) noexcept {
     if (rank() != 0) return;
     std::printf("%.*s of %d: %lld gathers brought %lld bytes, %lld reductions %lld\n", static_cast<int>(axis.size()),

@@ -2,8 +2,8 @@
 // 05: a communicator of your own, which wraps another one and counts the bytes that each rank receives in a step.
 //
 // Prints FSDP2's traffic in a run of one step on 1 to 4 ranks: 5 gathers of bf16 weights in forward, 2 in backward, and
-// 5 reductions of float gradients. Of each, a rank receives (N - 1) / N. Two more gathers exchange counts of targets
-// and gradient norms. docs/communication.md explains the numbers.
+// 5 reductions of float gradients. Of each of them, a rank receives (N - 1) / N. Two more gathers exchange counts of
+// targets and gradient norms. docs/communication.md explains the numbers.
 //
 // Try next: change FullyShard to fsdp::Zero1 or fsdp::Replicated, or Bf16Mixed to fsdp::Bf16Wire<fsdp::Bf16Mixed>.
 #include <cstdint>
@@ -31,7 +31,7 @@ int main() {
       const std::vector<std::int32_t> numbers(length + 1, 7);
       const fsdp::TokenBatch batch{{numbers.data(), {length}}, {numbers.data() + 1, {length}}, 1};
       training.step(batch, {.lr = 1e-3});
-    });  // the run has ended: the communicator prints what it counted
+    });  // the run has ended, and the communicator prints its counts
     if (status != 0) return status;
   }
 }

@@ -17,9 +17,9 @@ namespace forecaster {
 
 using fsdp::Tensor;
 
-/// A Batch (see tessera/fsdp/nn/batch.hpp). A target of NaN is unknown and does not count.
+/// A Batch (see tessera/fsdp/nn/batch.hpp). A target of NaN is unknown and is ignored.
 struct Batch {
-  static constexpr std::string_view unit = "points";  // of time: what the log counts
+  static constexpr std::string_view unit = "points";  // points in time, which the log counts
 
   Tensor<const float> inputs;   // [T, F]
   Tensor<const float> targets;  // [T, O]
@@ -33,7 +33,7 @@ struct Batch {
   }
   std::pair<std::int64_t, std::int64_t> pattern() const { return {sequences, inputs.rows()}; }
 
-  /// Returns a batch of this shape without memory behind it, for dry runs.
+  /// Returns a batch of this shape without storage, for dry runs.
   static Batch unread(std::int64_t sequences, std::int64_t length, std::int64_t features, std::int64_t outputs) {
     using fsdp::device::unbacked;
     return {.inputs = unbacked<const float>({sequences * length, features}),

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// 06: a model of your own, without tokens: it forecasts several time series. Two ranks hold half of the weights each.
+// 06: a model of your own, without tokens: it forecasts several time series. Each of two ranks stores half of the
+// weights.
 //
 // Prints the falling loss, then a picture of a held-out window: `o` is the true value, `*` the forecast that was made
-// one time step before, `@` both.
+// one time step before, `@` both at the same place.
 //
 // Try next: change the values of Config, or replace the series in source.hpp by your own; change FullyShard to
 // fsdp::Zero3; tile the MLP: pass fsdp::tiling::RunTimeTiling::tokens(16) as the tiling of Trainer and Evaluation.
@@ -21,7 +22,7 @@ using Comm = fsdp::comm::Threads<>;
 using Model = forecaster::Forecaster<fsdp::Stack<fsdp::FullyShard<>, Comm, fsdp::Fp32, fsdp::tiling::RunTimeTiling>>;
 static_assert(fsdp::check_model<Model>());
 
-/// Forecasts each next value of a held-out window, and draws the second of its series.
+/// Forecasts each next value of a held-out window, and draws the second series of the window.
 void draw(Comm& communicator, const Model& model, const std::string& checkpoint, const forecaster::Seasons& source) {
   fsdp::train::Evaluation<Model> evaluation(communicator, model, {.sequence_length = source.length, .threads = 1}, {},
                                             {}, fsdp::Purpose::generate);
@@ -46,7 +47,7 @@ int main(int argc, char** argv) {
   fsdp::train::TrainOptions options{.steps = 60, .seq_len = 64, .batch_size = 8, .lr = 1e-2, .log_every = 10};
   const std::string folder = argc > 1 ? argv[1] : "forecaster";
   options.checkpoint_dir = folder;
-  options.resume = "auto";  // a second start goes on with the first, which is at its end
+  options.resume = "auto";  // a second run resumes after the last step of the first, and has nothing left to train
   options.launch.ranks = 2;
   return fsdp::train::launch<Comm>(options.launch, [&](Comm& communicator) {
     const Model model(forecaster::Config{});
@@ -54,6 +55,6 @@ int main(int argc, char** argv) {
     using Trainer = fsdp::train::Trainer<Model, forecaster::Seasons>;
     const int status = Trainer(communicator, options, model, source, {}, {}).run();
     if (status == 0) draw(communicator, model, folder + "/step-00000060", source);
-    return status;  // not 0 where a signal ended the training
+    return status;  // not 0 if a signal ended the training
   });
 }

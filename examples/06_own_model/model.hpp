@@ -24,7 +24,7 @@
 
 namespace forecaster {
 
-/// The sizes of a forecaster. tessera/fsdp/models/model.hpp lists what a config must have.
+/// The sizes of a forecaster. tessera/fsdp/models/model.hpp lists the required members of a config.
 struct Config {
   std::int64_t series = 4;
   std::int64_t hidden = 32;
@@ -104,7 +104,7 @@ class Forecaster {
   Entry entry() const { return {{{}, config_.series, config_.hidden}, head_dim()}; }
   int blocks() const { return static_cast<int>(config_.layers); }
   Block block(int) const {
-    const std::int64_t alive = units_.recompute ? 1 : config_.layers;  // blocks whose activations are kept at once
+    const std::int64_t alive = units_.recompute ? 1 : config_.layers;  // number of blocks with live activations
     return {{{},
              {{}, config_.hidden, config_.heads, config_.heads, head_dim(), 1e-5f},
              {{}, config_.hidden, config_.intermediate, 1e-5f, alive}},
@@ -119,7 +119,7 @@ class Forecaster {
   Batch unread_batch(std::int64_t sequences, std::int64_t sequence_length) const {
     return Batch::unread(sequences, sequence_length, config_.series, config_.series);
   }
-  /// 6 FLOPs per row and weight, plus those of causal attention, as fsdp::Llama counts them.
+  /// 6 FLOPs per row and weight, plus the FLOPs of causal attention, as in fsdp::Llama.
   double flops(std::int64_t tokens, std::int64_t squares) const {
     return 6.0 * static_cast<double>(tokens * parameter_count(*this)) +
            6.0 * static_cast<double>(config_.layers * config_.hidden * squares);

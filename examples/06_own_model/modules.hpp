@@ -64,7 +64,7 @@ struct LinearEntry : nn::ModuleTypes<L, LinearFields> {
   }
 };
 
-/// y = x W^T; the loss is the sum over rows of |y - target|^2. Targets of NaN do not count.
+/// y = x W^T. The loss is the sum over rows of |y - target|^2. Targets of NaN are ignored.
 template <class L>
 struct SquaredErrorHead : nn::ModuleTypes<L, LinearFields> {
   using Types = nn::ModuleTypes<L, LinearFields>;
@@ -94,7 +94,7 @@ struct SquaredErrorHead : nn::ModuleTypes<L, LinearFields> {
     nn::project<L, 1>(context, x, {weights.weight}, {y});
     device::enqueue(context.stream, SquaredError<Compute>{.y = y, .targets = targets, .loss = loss});
   }
-  /// Computes the outputs. With `logits`, a model can be used for Purpose::generate.
+  /// Computes the outputs. A model whose head has `logits` can be used for Purpose::generate.
   void logits(nn::Context<L>& context, const Weights& weights, Tensor<const Compute> x, Tensor<Compute> y) const {
     nn::project<L, 1>(context, x, {weights.weight}, {y});  // [T, O]
   }

@@ -12,7 +12,7 @@
 
 namespace forecaster {
 
-/// Prints two curves over time; a line of text is 0.2 high. `o`: the true value, `*`: the forecast, `@`: both.
+/// Prints two curves over time; a line of text has a height of 0.2. `o`: the true value, `*`: the forecast, `@`: both.
 inline void print_picture(std::span<const float> happened, std::span<const float> forecast) {
   constexpr float highest = 1.6f;
   constexpr int rows = 17;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Synthetic time series with a season, a slow swing and noise, cut into consecutive windows; the last are held out.
+/// Synthetic time series with a season, a slow oscillation and noise, cut into consecutive windows; the last are held
+/// out.
 #pragma once
 
 #include <cmath>
@@ -35,7 +36,7 @@ struct Seasons {
   std::int64_t sequence_length() const { return length; }
   std::string text() const { return std::to_string(series) + " series of " + std::to_string(windows * length); }
 
-  /// The value of series `which` at a time.
+  /// Returns the value of series `which` at a time.
   float value(std::int64_t which, std::int64_t time) const {
     const auto noise = fsdp::mixed(static_cast<std::uint64_t>(time * series + which)) >> 40;  // 24 bits
     const double season = static_cast<double>(time) / static_cast<double>(8 + 5 * which);

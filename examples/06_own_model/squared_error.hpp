@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The squared error: the only operation of the forecaster that the library does not have.
+/// The squared error: the only operation of the forecaster that the library does not provide.
 #pragma once
 
 #include <cmath>
@@ -15,8 +15,8 @@
 
 namespace forecaster {
 
-/// Adds the sum of (y - target)^2 to loss[0], and overwrites y with scale times the gradient of that sum. Where a
-/// target is NaN, it adds nothing and y becomes 0. T is float or bf16.
+/// Adds the sum of (y - target)^2 to loss[0], and overwrites y with scale times the gradient of that sum. If a target
+/// is NaN, adds nothing and sets y to 0. T is float or bf16.
 template <class T>
 struct SquaredError {
   static constexpr std::string_view name = "squared_error";

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// An optimizer of your own, Lion: its operation, its CPU kernel, and the type that a trainer takes.
+/// An optimizer of your own, Lion: its operation, its CPU kernel, and the type that is passed to a trainer.
 ///
-/// w -= lr (sign(beta1 m + (1 - beta1) g) + decay w), then m = beta2 m + (1 - beta2) g; m is the mean of gradients.
+/// w -= lr (sign(beta1 m + (1 - beta1) g) + decay w), then m = beta2 m + (1 - beta2) g; m is the running mean of
+/// gradients.
 /// Source: Chen et al. 2023 (Symbolic Discovery of Optimization Algorithms).
 #pragma once
 
@@ -28,7 +29,7 @@ struct LionStep {
   fsdp::device::MainWeights main = {};                       // [n]
   fsdp::Tensor<float> mean = {};                             // [n]
   fsdp::Tensor<const float> gradient = {};                   // [n]
-  fsdp::Tensor<Model> model = {};                            // [n]; empty if main is the model's weight
+  fsdp::Tensor<Model> model = {};                            // [n]; empty if the model weights are the main weights
 
   auto tensors() const { return std::tie(step, main, mean, gradient, model); }
   fsdp::device::Cost cost() const {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // 07: an optimizer of your own. Its constants become flags; its state is part of plans and checkpoints.
 //
-// Without arguments it plans a step: "optimizer" takes one float per weight, where AdamW takes two. With --data FILE...
-// it trains; --help lists --beta1 and --beta2.
+// Without arguments it plans a step: "optimizer" is one float per weight, where AdamW needs two. With --data FILE... it
+// trains. --help lists --beta1 and --beta2.
 //
 // Try next: add a second state in lion.hpp (states(), and piece.states[1] in update), and see the plan grow.
 #include <tessera/comm/threads.hpp>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // 08: plan memory without training. A dry run executes a real step on a device that stores nothing.
 //
-// Prints the memory of the rank that holds most, in GiB, for a Llama of 8 billion weights and steps of four
+// Prints the memory of the rank that needs most, in GiB, for a Llama of 8 billion weights and steps of four
 // micro-batches of 8192 tokens. The plan is exact: a run of that stack allocates the same bytes. The dry run itself
 // needs almost no memory.
 //

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // 09: test policies in isolation, with the suites that test Tessera's own policies.
 //
-// The program is a GoogleTest: --gtest_list_tests lists the tests. A failure says in three lines what was required, in
-// which case, and what was found.
+// The program is a GoogleTest: --gtest_list_tests lists the tests. A failure reports, in three lines, the requirement,
+// the case and the result.
 //
 // Try next: break a line of strategy.hpp or counting.hpp (skip a reduction, or return before a gather), and read which
-// test fails. Then put a type of your own into a suite.
+// test fails. Then test a type of your own in a suite.
 #include <vector>
 
 #include <gtest/gtest.h>

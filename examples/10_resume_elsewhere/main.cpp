@@ -3,10 +3,10 @@
 // checkpoint; three ranks resume it with ZeRO-3.
 //
 // Prints both runs: the losses of steps 25 to 40 differ at most in their last digits, since three ranks add numbers in
-// a different order than two. Checkpoints hold whole tensors; each rank reads the ranges that it needs.
+// a different order than two. Checkpoints contain unsharded tensors; each rank reads the ranges that it needs.
 //
 // Try next: change the number of ranks, or fsdp::Zero3 to fsdp::Zero1. With the same ranks and strategy, the runs are
-// bitwise equal.
+// bit-identical.
 #include <cstdio>
 #include <filesystem>
 #include <string>

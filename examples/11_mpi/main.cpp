@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// 11: ranks are processes that mpirun starts, on one machine or several. The CMakeLists.txt beside this file is a
+// 11: ranks are processes that mpirun starts, on one machine or several. The CMakeLists.txt next to this file is a
 // complete project.
 //
-// `mpirun -np 2 11_mpi` prints the ranks with their hosts, and the falling loss; each rank holds half of every weight.
+// `mpirun -np 2 11_mpi` prints the ranks with their hosts, and the falling loss; each rank stores half of every weight.
 //
 // Try next: change -np; then replace this loop by fsdp::train_main<Model>(argc, argv), as in 01, to get a full trainer.
 #include <cstdio>

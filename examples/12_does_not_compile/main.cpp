@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// 12: a stack that cannot work does not compile, and the compiler's first error says why.
+// 12: a stack that cannot work does not compile, and the compiler's first error states the reason.
 //
 // `g++ -std=c++20 -fsyntax-only -I PREFIX/include/tessera main.cpp` prints the error that is quoted after "expect 1"
 // below; with -DCASE=2 it prints the next one, and with -DCASE=0 it compiles.
 //
-// Try next: fix what the error asks for; or combine other policies that cannot work together in a Stack.
+// Try next: fix the reported error, or combine other policies that cannot work together in a Stack.
 //
 // expect 1: fsdp: a precision policy lacks the type Accumulate (gradients being summed)
 // expect 2: fsdp: this optimizer works on whole matrices, and the strategy cuts them over ranks

@@ -19,20 +19,20 @@ struct Gpt2Config {
   std::int64_t n_head = 4;
   double layer_norm_epsilon = 1e-5;
 
-  /// Parses the text of a config.json. `source`: its name for errors. Throws fsdp::InputError, which names the key, for
+  /// Parses the text of a config.json. `source`: its name in error messages. Throws fsdp::InputError, with the key, for
   /// values that this model does not support.
   static Gpt2Config parse(std::string_view json, const std::string& source);
   /// Reads `folder`/config.json.
   static Gpt2Config read(const std::filesystem::path& folder);
   /// Returns the text of a config.json that `transformers` can open.
   std::string write() const;
-  /// Throws fsdp::InputError with one sentence about the first invalid size.
+  /// Throws fsdp::InputError with a message about the first invalid size.
   void validate() const;
 
   std::int64_t intermediate() const { return 4 * n_embd; }
   std::int64_t head_dim() const { return n_embd / n_head; }
 
-  // Optional, for flags (tessera/trainer/flags/model_choice.hpp): lets n_positions grow with --seq-len.
+  // Optional, for flags (tessera/trainer/flags/model_choice.hpp): increases n_positions to --seq-len if needed.
   std::int64_t& longest_sequence() { return n_positions; }
   const std::int64_t& longest_sequence() const { return n_positions; }
 

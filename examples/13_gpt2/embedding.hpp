@@ -18,7 +18,7 @@ struct EmbeddingFields {
   V tokens, positions;  // [V, H], [P, H]
 };
 
-/// The entry. Backward takes no weights, so they are not gathered for it.
+/// The entry. Backward does not need weights, so they are not gathered for it.
 template <class L>
 struct Embedding : fsdp::nn::ModuleTypes<L, EmbeddingFields> {
   using Types = fsdp::nn::ModuleTypes<L, EmbeddingFields>;

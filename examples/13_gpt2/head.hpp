@@ -42,8 +42,8 @@ struct Head : nn::ModuleTypes<L, HeadFields> {
             {.name = "/wte.weight", .shape = {vocabulary, hidden}, .role = nn::Role::table}};
   }
 
-  /// Adds the sum of the tokens' losses to loss[0]. dx and gradients are those of scale * that sum; dx is 0 for tokens
-  /// with a negative target.
+  /// Adds the sum of the tokens' losses to loss[0]. dx and gradients are the derivatives of that sum, multiplied by
+  /// scale; dx is 0 for tokens with a negative target.
   void loss(nn::Context<L>& context, const Weights& weights, const Gradients& gradients, Tensor<const Compute> x,
             const nn::Targets& targets, float scale, Tensor<Compute> dx, Tensor<double> loss) const {
     for_each_tile(context, weights, x, [&](const Tile& tile) {
@@ -86,7 +86,7 @@ struct Head : nn::ModuleTypes<L, HeadFields> {
     nn::project<L, 1>(context, normed, {weights.table}, {logits});
   }
 
-  /// No tile's activations are kept.
+  /// Activations are not kept for any tile.
   fsdp::tiling::Problem problem(std::int64_t tokens) const {
     constexpr auto size = std::int64_t{sizeof(Compute)};
     constexpr auto wide = std::int64_t{sizeof(typename L::Accumulate)};
@@ -94,18 +94,18 @@ struct Head : nn::ModuleTypes<L, HeadFields> {
             .tile_bytes_per_token = (hidden + vocabulary) * size + 2 * std::int64_t{sizeof(float)},
             .traffic_per_tile = vocabulary * hidden * (2 * size + 2 * wide)};
   }
-  /// Returns the tiling plan: for the lines that describe a run.
+  /// Returns the tiling plan, which is printed in the description of a run.
   fsdp::tiling::TilePlan plan(nn::Context<L>& context) const { return nn::plan_of(context, *this); }
 
  private:
-  /// The rows [begin, end) of a tile, and its memory.
+  /// Rows [begin, end) of a tile, and its memory.
   struct Tile {
     std::int64_t begin = 0, end = 0;
     Statistics statistics;   // [t]
     Tensor<Compute> normed;  // [t, H], then its gradient
     Tensor<Compute> logits;  // [t, V], then their gradient
 
-    /// Returns a run's entries from a list of all rows. The run's rows are relative to the tile.
+    /// Returns the entries of a run of rows, from a list for all rows. The rows of `run` are relative to the tile.
     Tensor<const std::int32_t> rows(Tensor<const std::int32_t> all, const nn::RowRun& run) const {
       return all.slice(begin + run.begin, begin + run.end);
     }

@@ -2,8 +2,8 @@
 /// @file
 /// The parts of GPT-2's modules: linear layers with a bias, and layer norms.
 ///
-/// Weights of linear layers are [in, out], y = x W + b, as in Hugging Face's GPT-2 (its Conv1D), so that its folders
-/// load without transposing.
+/// Weights of linear layers have shape [in, out], y = x W + b, as in Hugging Face's GPT-2 (its Conv1D), so that its
+/// checkpoints load without transposing.
 #pragma once
 
 #include <tessera/fsdp/core/tensor.hpp>
@@ -28,7 +28,7 @@ using PairWeights = Pair<Tensor<const typename L::Compute>>;
 template <class L>
 using PairGradients = Pair<nn::GradientView<typename L::Accumulate>>;
 
-/// y (+)= x W + b.
+/// y = x W + b, or y += x W + b.
 template <class L>
 void linear(nn::Context<L>& context, const PairWeights<L>& weights, Tensor<const typename L::Compute> x,
             Tensor<typename L::Compute> y, Write write = Write::overwrite) {
@@ -38,7 +38,7 @@ void linear(nn::Context<L>& context, const PairWeights<L>& weights, Tensor<const
   context.progress();
 }
 
-/// dW (+)= x^T dy and db (+)= the sum of dy's rows. Skips frozen parameters.
+/// dW (+)= x^T dy, and db (+)= the sum over rows of dy. Skips frozen parameters.
 template <class L>
 void linear_backward_weights(nn::Context<L>& context, const PairGradients<L>& gradients,
                              Tensor<const typename L::Compute> x, Tensor<const typename L::Compute> dy) {

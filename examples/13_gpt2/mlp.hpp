@@ -48,7 +48,7 @@ struct Mlp : nn::ModuleTypes<L, MlpFields> {
              {"mlp.c_proj.bias", {hidden}, nn::Initial::zeros}}};
   }
 
-  /// A kept token costs GELU's input; a tile costs GELU's input and output and the norm's output.
+  /// Each kept token stores GELU's input. A tile stores GELU's input and output and the norm's output.
   fsdp::tiling::Problem problem(std::int64_t tokens) const {
     constexpr auto size = std::int64_t{sizeof(Compute)};
     constexpr auto wide = std::int64_t{sizeof(typename L::Accumulate)};
@@ -84,10 +84,10 @@ struct Mlp : nn::ModuleTypes<L, MlpFields> {
         expand(context, weights, tile);
       device::enqueue(context.stream, Gelu<Compute>{.x = tile.up, .y = tile.h});
       linear_backward_weights(context, gradients.down, tile.h, d);
-      linear_backward_input(context, weights.down, d, tile.h);  // h becomes its gradient
+      linear_backward_input(context, weights.down, d, tile.h);  // overwrites h with its gradient
       device::enqueue(context.stream, GeluBackward<Compute>{.x = tile.up, .d = tile.h});
       linear_backward_weights(context, gradients.up, tile.normed, tile.h);
-      linear_backward_input(context, weights.up, tile.h, tile.normed);  // so does normed
+      linear_backward_input(context, weights.up, tile.h, tile.normed);  // overwrites normed with its gradient
       normalise_backward(context, weights.norm, gradients.norm, tile.x, tile.statistics, tile.normed, d,
                          Write::accumulate);
       context.progress();
@@ -95,7 +95,7 @@ struct Mlp : nn::ModuleTypes<L, MlpFields> {
   }
 
  private:
-  /// The rows [begin, end) of a tile, and its memory.
+  /// Rows [begin, end) of a tile, and its memory.
   struct Tile {
     std::int64_t begin = 0, end = 0;
     bool kept = false;

@@ -58,7 +58,7 @@ struct Block : nn::ModuleTypes<L, BlockFields> {
     mlp.forward(context, weights.mlp, saved.mlp, middle, y);
   }
 
-  /// Recomputes what forward saves, before backward. Also computes the output, which is discarded.
+  /// Recomputes the saved activations of forward before backward. Also computes the output, which is discarded.
   void replay(nn::Context<L>& context, const Shared& shared, const Weights& weights, Saved& saved,
               Tensor<const Compute> x) const {
     typename L::Frame frame(context.arena);
@@ -96,10 +96,10 @@ class Gpt2 {
 
   Entry entry() const { return {{}, config_.vocab_size, config_.n_positions, config_.n_embd}; }
   int blocks() const { return static_cast<int>(config_.n_layer); }
-  /// All are alike. What is added to the stream begins smaller in deeper models.
+  /// All blocks are identical. Projections to the residual stream have smaller initial weights in deeper models.
   Block block(int) const {
     const double deviation = 0.02 / std::sqrt(2.0 * static_cast<double>(config_.n_layer));
-    const std::int64_t alive = units_.recompute ? 1 : config_.n_layer;  // blocks whose activations are kept together
+    const std::int64_t alive = units_.recompute ? 1 : config_.n_layer;  // number of blocks with live activations
     return {{{},
              {{}, config_.n_embd, config_.n_head, eps(), deviation},
              {{}, config_.n_embd, config_.intermediate(), eps(), deviation, alive}},
@@ -117,20 +117,20 @@ class Gpt2 {
     return Batch::unread(sequences, sequence_length);
   }
 
-  /// FLOPs of a step, as fsdp::Llama counts them.
+  /// FLOPs of a step, counted as in fsdp::Llama.
   double flops(std::int64_t tokens, std::int64_t squares) const {
     const auto layers = static_cast<double>(config_.n_layer), width = static_cast<double>(config_.n_embd);
     const double matmul_weights = layers * 12 * width * width + static_cast<double>(config_.vocab_size) * width;
     return 6 * matmul_weights * static_cast<double>(tokens) + 6 * layers * width * static_cast<double>(squares);
   }
 
-  /// Returns why a stored tensor is not used, or nothing if it is (an empty text: no warning): masks, which are the
-  /// same in every file, and a head that is stored besides the embedding.
+  /// Returns the reason why a stored tensor is not used (empty text: without a warning), or nullopt if it is used. Not
+  /// used are masks, which are identical in every file, and a head that is stored in addition to the embedding.
   std::optional<std::string> ignored(const std::string& name) const {
     const bool masks = name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias");
     return masks || copied(name) ? std::optional<std::string>("") : std::nullopt;
   }
-  /// Returns the parameter that such a tensor must be a copy of.
+  /// Returns the parameter of which an unused tensor must be a copy.
   std::optional<std::string> copied(const std::string& name) const {
     return name == "lm_head.weight" ? std::optional<std::string>("wte.weight") : std::nullopt;
   }

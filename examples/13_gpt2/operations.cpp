@@ -21,7 +21,7 @@ void for_each(const Cpu::Stream& stream, std::int64_t count, const Body& body) {
   for (std::int64_t i = 0; i < count; ++i) body(i);
 }
 
-/// Columns that one thread sums together: a row's values are one cache line of floats.
+/// Number of columns that one thread sums together: their values in a row are one cache line of floats.
 constexpr std::int64_t block = 16;
 
 /// sums[c] (+)= the sum over rows of term(row, c). Adds in double, in the order of rows for any number of threads.
@@ -79,7 +79,7 @@ void run(Cpu::Stream& stream, const LayerNormBackward<T>& op) {
   const auto normal = [&](std::int64_t row, std::int64_t c) {
     return (static_cast<float>(op.x.row(row)[c]) - op.mean[row]) * op.rstd[row];
   };
-  // The sums come first: they read all rows of dy, and dx may overwrite them.
+  // Computes the sums first: they read all rows of dy, and dx may overwrite those.
   sum_rows(stream, rows, op.dweight, op.dweight_write,
            [&](std::int64_t row, std::int64_t c) { return static_cast<float>(op.dy.row(row)[c]) * normal(row, c); });
   sum_rows(stream, rows, op.dbias, op.dbias_write,

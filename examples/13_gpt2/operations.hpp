@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The operations of GPT-2 that the library does not have. operations.cpp implements them for the CPU.
+/// The operations of GPT-2 that the library does not provide. operations.cpp implements them for the CPU.
 ///
 /// For another device, add overloads of `run` for its stream. Results do not depend on the number of threads.
 #pragma once
@@ -47,8 +47,8 @@ struct LayerNorm {
   }
 };
 
-/// Gradients of LayerNorm; each is overwritten or accumulated. dx may alias dy. dweight and dbias without memory are
-/// not computed.
+/// Gradients of LayerNorm. Each is overwritten or accumulated. dx may alias dy. dweight and dbias are not computed if
+/// they have no memory.
 template <class T>
 struct LayerNormBackward {
   static constexpr std::string_view name = "layer_norm_backward";

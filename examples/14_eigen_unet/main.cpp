@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// 14: a code base of one's own. A U-Net on Eigen, with its forward and backward, is sharded over four ranks.
+// 14: an existing code base. A U-Net on Eigen, with its own forward and backward, is sharded over four ranks.
 //
-// unet.hpp knows nothing of Tessera; units.hpp declares its tensors and the order of its computations. Skip connections
-// hold activations, which stay the network's own; units are declared in another order than they are used in.
+// unet.hpp does not depend on Tessera; units.hpp declares its tensors and the order of its computations. Skip
+// connections retain activations, which the network continues to own. Units are declared in a different order than they
+// are used.
 //
-// Prints what a rank of 1, 2 and 4 holds, which is planned without allocating anything; then the falling loss.
+// Prints the memory of a rank of 1, 2 and 4, which is planned without allocating anything; then the falling loss.
 //
 // Try next: change ranks or micro_batches, which must divide 12; change FullyShard<> to fsdp::Zero1 or
-// fsdp::Replicated; give the settings `.budget = 10000`, bytes.
+// fsdp::Replicated; add `.budget = 10000`, in bytes, to the settings.
 #include <cstdio>
 
 #include <tessera/comm/threads.hpp>
@@ -33,7 +34,7 @@ int main() try {
   return Comm::run(ranks, {}, [&](Comm& communicator) {
     Sharded sharded(communicator, units, {}, settings);
     sharded.initialize(1);
-    const int count = pictures / (ranks * micro_batches);  // in a micro-batch
+    const int count = pictures / (ranks * micro_batches);  // number of images in a micro-batch
     const double share = 1.0 / (pictures * unet::size * unet::size);
     for (int step = 0; step <= 90; ++step) {
       double loss = 0;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A small U-Net on Eigen: forward, backward and data. It includes nothing of Tessera.
+// A small U-Net on Eigen: forward, backward and data. It includes nothing from Tessera.
 //
-// A pass is whatever has `forward(unit)`, `backward(unit)` and `both(unit)`. They return a use: `use.weight(i)` is a
-// view with `data()`, `rank()` and `extent(axis)`; `use.gradient(i)` has such a view as `tensor`, `wanted()`, and
-// `next()`, which is zero if the next write overwrites.
+// A pass is any object with `forward(unit)`, `backward(unit)` and `both(unit)`. They return a use: `use.weight(i)` is a
+// view with `data()`, `rank()` and `extent(axis)`; `use.gradient(i)` has such a view as `tensor`, and has `wanted()`
+// and `next()`, which is zero if the next write overwrites.
 #pragma once
 
 #include <algorithm>
@@ -15,11 +15,11 @@
 
 namespace unet {
 
-// Units are declared in another order than they are used in: enc1, enc2, middle, dec2, dec1, head.
+// Units are declared in a different order than their order of use: enc1, enc2, middle, dec2, dec1, head.
 enum : int { dec1, enc1, head, enc2, dec2, middle, units };
 
-constexpr int size = 8;      // of an image, in pixels
-constexpr int channels = 4;  // of the largest images; the smaller ones have twice as many
+constexpr int size = 8;      // height and width of an image, in pixels
+constexpr int channels = 4;  // number of channels of the largest images; the smaller ones have twice as many
 
 template <class S>
 using Matrix = Eigen::Matrix<S, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
@@ -37,7 +37,7 @@ Eigen::Index columns(const View& view) {
   return product;
 }
 
-/// A weight as a matrix [first extent, all others], or as a column. Weights in bfloat16 are copied to float.
+/// Views a weight as a matrix [first extent, all others], or as a column. Weights in bfloat16 are copied to float.
 /// @{
 template <class View>
 auto matrix(const View& view) {
@@ -57,7 +57,7 @@ auto column(const View& view) {
 }
 /// @}
 
-/// Writes or adds `values`, as the gradient asks for.
+/// Overwrites the gradient with `values` or adds them, as the gradient requires.
 template <class Gradient, class Values>
 void put(const Gradient& gradient, const Values& values) {
   if (!gradient.wanted()) return;
@@ -73,8 +73,8 @@ void put(const Gradient& gradient, const Values& values) {
 template <class S>
 struct Images {
   Matrix<S> x;    // [channels, count * size * size]
-  int count = 0;  // of images
-  int size = 0;   // their height and width
+  int count = 0;  // number of images
+  int size = 0;   // height and width of each image
 
   Images() = default;
   Images(Eigen::Index maps, int images, int pixels)
@@ -83,8 +83,8 @@ struct Images {
   Eigen::Index at(int image, int row, int column) const { return (image * size + row) * size + column; }
 };
 
-/// Calls f(column of the patches' matrix, its row within a channel, column of the image) for all pixels of 3 x 3
-/// patches.
+/// Calls f(column in the matrix of patches, row of it within a channel, column in the image) for each pixel of each 3 x
+/// 3 patch.
 template <class S, class F>
 void for_patches(const Images<S>& image, F f) {
   for (int n = 0; n < image.count; ++n)
@@ -119,7 +119,7 @@ Images<S> stacked(const Images<S>& upper, const Images<S>& lower) {
   return out;
 }
 
-/// What the backward of a block needs.
+/// The saved tensors that backward of a block needs.
 template <class S>
 struct Kept {
   Matrix<S> patches, normal, output;
@@ -149,7 +149,7 @@ Images<S> block(const Use& use, const Images<S>& in, Kept<S>& kept) {
   kept.output = y.cwiseMax(S(0));
   return {kept.output, in.count, in.size};
 }
-/// Returns the gradient of its input, from that of its output.
+/// Returns the gradient with respect to the unit's input, from the gradient with respect to its output.
 template <class Use, class S>
 Images<S> block_backward(const Use& use, const Kept<S>& kept, const Matrix<S>& of_output) {
   const Matrix<S> d = (kept.output.array() > S(0)).select(of_output, S(0));
@@ -169,8 +169,8 @@ Images<S> block_backward(const Use& use, const Kept<S>& kept, const Matrix<S>& o
   return of_input;
 }
 
-/// Noisy pictures of a disc, and for each pixel whether it is in the disc. Picture `first + i` of a step is always the
-/// same one.
+/// Noisy pictures of a disc, and for each pixel whether it is in the disc. Picture `first + i` of a step is the same in
+/// every call.
 template <class S>
 struct Pictures {
   Images<S> noisy;
@@ -191,7 +191,7 @@ struct Pictures {
   }
 };
 
-/// Forward and backward. Returns the sum of the pixels' losses; `share` is the weight of a pixel's loss in the
+/// Runs forward and backward. Returns the sum of the pixels' losses; `share` is the weight of each pixel's loss in the
 /// gradients.
 template <class S, class Pass>
 double train(Pass& pass, const Pictures<S>& data, double share) {
@@ -237,7 +237,7 @@ double train(Pass& pass, const Pictures<S>& data, double share) {
 
   Images<S> g;
   Matrix<S> d_skip1, d_skip2;
-  const auto split = [&g](Eigen::Index upper) {  // the rows behind the first `upper`, which stay in g
+  const auto split = [&g](Eigen::Index upper) {  // returns the rows after the first `upper` ones, which remain in g
     const Matrix<S> lower = g.x.bottomRows(g.x.rows() - upper);
     g.x = g.x.topRows(upper).eval();
     return lower;

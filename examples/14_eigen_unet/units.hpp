@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What Tessera must know of the U-Net: its tensors, and the order of computations.
+// The declarations of the U-Net for Tessera: its tensors, and the order of computations.
 #pragma once
 
 #include <cmath>
@@ -33,7 +33,7 @@ inline std::vector<fsdp::Unit> sharded_units() {
   return list;
 }
 
-/// Forward through the blocks, the head in one go, and backward.
+/// Forward through the blocks, forward and backward of the head as one computation, then backward.
 inline fsdp::Order order() { return fsdp::mirrored({enc1, enc2, middle, dec2, dec1}, head); }
 
 }  // namespace unet

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// libtorch's modules as units: what autograd does between the two ends of a use. It knows no network.
+// libtorch modules as units: the autograd code between acquiring and releasing a unit's weights. It is independent of
+// the network.
 //
-// Each child of a torch::nn::Sequential is a unit with a graph of its own. Weights are the library's memory, which the
-// modules' parameters point to, and autograd adds gradients to the library's memory: neither is copied.
+// Each child of a torch::nn::Sequential is a unit with a separate graph. The modules' parameters point to weights in
+// the library's memory, and autograd adds gradients to the library's memory: neither is copied.
 //
-// A unit's graph is kept from forward to backward, or made anew in backward (recomputed), which keeps its input alone.
-// A graph that is kept points to weights, which must be in the same place in backward: they are where the module has
-// fixed slots (the default), and where the strategy does not reshard after forward.
-// A child without parameters is a unit too. One that draws random numbers (dropout) draws others where it is
-// recomputed.
+// A unit's graph is either kept from forward to backward, or recomputed in backward, in which case only the unit's
+// input is kept. A kept graph points to weights, which must be at the same address in backward. They are if the module
+// has fixed slots (the default), or if the strategy does not reshard after forward. A child without parameters is a
+// unit too. If it draws random numbers (dropout), recomputation draws different ones.
 //
-// To copy it for other modules than a Sequential: parts_of alone knows that they are children of one.
+// To use it for modules other than a Sequential, copy it and change parts_of, the only function that depends on
+// Sequential.
 #pragma once
 
 #include <algorithm>
@@ -33,11 +34,12 @@ enum class Graph { kept, recomputed };
 struct Part {
   std::string name;
   torch::nn::AnyModule module;
-  std::vector<std::pair<std::string, torch::Tensor>> parameters;  ///< in the order of the unit's
-  torch::Tensor input, output = {};  ///< of the forward whose backward is still to come; output only of a graph kept
+  std::vector<std::pair<std::string, torch::Tensor>> parameters;  ///< in the order of the unit's parameters
+  torch::Tensor input, output = {};  ///< of the forward whose backward is pending; output only for a kept graph
 };
 
-/// The network's children. A tensor that several of them have is one tensor, by its first name: a tied weight.
+/// Returns the network's children. A tensor that several children share is one tensor, with its first name: a tied
+/// weight.
 inline std::vector<Part> parts_of(const torch::nn::Sequential& network) {
   std::map<torch::TensorImpl*, std::string> names;
   std::vector<Part> parts;
@@ -54,7 +56,7 @@ inline std::vector<Part> parts_of(const torch::nn::Sequential& network) {
   return parts;
 }
 
-/// What Tessera must know of them.
+/// Returns the declarations of the parts for Tessera.
 inline std::vector<fsdp::Unit> units_of(const std::vector<Part>& parts) {
   std::vector<fsdp::Unit> units;
   for (const Part& part : parts) {
@@ -70,7 +72,7 @@ inline std::vector<fsdp::Unit> units_of(const std::vector<Part>& parts) {
   return units;
 }
 
-/// The library's memory as a tensor of torch's. It is borrowed, and ends with the use.
+/// Wraps the library's memory as a torch tensor. The tensor does not own it, and is valid until the use ends.
 template <class T>
 torch::Tensor as_torch(const fsdp::Tensor<T>& view) {
   const auto sizes = torch::IntArrayRef(view.shape().extents.data(), static_cast<std::size_t>(view.rank()));
@@ -93,7 +95,7 @@ torch::Tensor forward(Part& part, const Use& use, const torch::Tensor& input, Gr
   return output.detach();
 }
 
-/// Adds the gradients of the part's weights to the library's, and returns that of its input.
+/// Adds the gradients of the part's weights to the library's gradients, and returns the gradient of its input.
 template <class Use>
 torch::Tensor backward(Part& part, const Use& use, const torch::Tensor& of_output) {
   torch::Tensor output = std::exchange(part.output, {});
@@ -103,7 +105,7 @@ torch::Tensor backward(Part& part, const Use& use, const torch::Tensor& of_outpu
   }
   for (std::size_t i = 0; i < part.parameters.size(); ++i) {
     torch::Tensor& parameter = part.parameters[i].second;
-    if (parameter.data_ptr() != use.weight(i).data())  // asking for weights waits for them; a graph does not
+    if (parameter.data_ptr() != use.weight(i).data())  // use.weight waits for the weights; a graph does not
       throw std::logic_error(part.parameters[i].first + " has moved since forward; take fixed slots, or recompute");
     const auto gradient = use.zeroed(i);
     parameter.mutable_grad() = gradient.data() != nullptr ? as_torch(gradient) : torch::Tensor();  // of a frozen one

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// 15: libtorch. A transformer of torch's modules is sharded, and trained by torch's autograd.
+// 15: libtorch. A transformer of torch modules is sharded, and trained by torch's autograd.
 //
-// network.hpp knows nothing of Tessera; autograd.hpp, which knows no network, is what to copy. Each child of the
-// network is a unit. The embedding's weight is the head's too.
+// network.hpp does not depend on Tessera; autograd.hpp, which does not depend on the network, is the file to copy. Each
+// child of the network is a unit. The embedding's weight is also the head's weight.
 //
-// Prints how far losses and weights are from those of libtorch alone (plain.hpp), on 1 to 3 ranks; whether graphs that
-// are kept have the bits of those that are recomputed; why they need fixed slots; and how far training is where torch
-// throws on one rank, so that all ranks skip a step.
+// Prints the deviation of losses and weights from libtorch alone (plain.hpp), on 1 to 3 ranks; whether kept graphs and
+// recomputed graphs give bit-identical results; why kept graphs need fixed slots; and the deviation of a training in
+// which torch throws on one rank, so that all ranks skip a step.
 //
-// Try next: fsdp::Zero2 for `holds`, or fsdp::Zero1, which adds micro-batches in another order; more ranks, which must
-// divide 12 with the micro-batches.
+// Try next: use fsdp::Zero2 for `holds`, or fsdp::Zero1, which adds micro-batches in a different order; or use more
+// ranks. Ranks times micro-batches must divide 12.
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -37,10 +37,10 @@ struct Run {
   int ranks = 1, micro_batches = 1;
   Graph graph = Graph::kept;
   bool fixed_slots = true;
-  int bad_step = -1;  // whose data are bad on the last rank
+  int bad_step = -1;  // step in which the last rank has invalid data; -1: none
 };
 
-/// Forward and backward of a micro-batch. Returns the sum of its losses.
+/// Runs forward and backward of a micro-batch. Returns the sum of its losses.
 template <class Pass>
 double compute(Pass& pass, std::vector<autograd::Part>& parts, const counting::Batch& batch, Graph graph) {
   torch::Tensor x = batch.inputs;
@@ -75,14 +75,14 @@ Trained train(const Run& run, Strategy strategy) {
       for (const auto& [name, tensor] : part.parameters)
         sharded.set(name, {tensor.template data_ptr<float>(), static_cast<std::size_t>(tensor.numel())});
 
-    const std::int64_t count = sequences / (run.ranks * run.micro_batches);  // in a micro-batch
+    const std::int64_t count = sequences / (run.ranks * run.micro_batches);  // number of sequences in a micro-batch
     for (int step = 0; step < steps; ++step) {
       double loss = 0;
       auto pass = sharded.train();
       try {
         for (int m = 0; m < run.micro_batches; ++m) {
           counting::Batch batch(count, (communicator.rank() * run.micro_batches + m) * count, step);
-          if (last && step == run.bad_step) batch.inputs[0][0] = counting::numbers;  // for which there is no vector
+          if (last && step == run.bad_step) batch.inputs[0][0] = counting::numbers;  // not in the vocabulary
           loss += compute(pass, parts, batch, run.graph);
         }
         pass.finish();
@@ -100,7 +100,7 @@ Trained train(const Run& run, Strategy strategy) {
   return trained;
 }
 
-/// Prints a line beside libtorch alone. Returns whether both agree.
+/// Prints a line that compares a run with libtorch alone. Returns whether both agree.
 bool agree(const char* what, const Run& run, const Trained& trained, const Trained& plain) {
   double losses = trained.losses.size() == plain.losses.size() ? 0 : INFINITY, difference = 0, size = 0;
   for (std::size_t i = 0; i < std::min(trained.losses.size(), plain.losses.size()); ++i)
@@ -124,8 +124,9 @@ bool same_bits(const Trained& a, const Trained& b) {
 }  // namespace
 
 int main() try {
-  at::set_num_threads(1);                                  // of each rank
-  const fsdp::FullyShard<> reshards{.prefetch_depth = 4};  // with fewer, so few units never move
+  at::set_num_threads(1);  // threads of each rank
+  // With a smaller depth, the weights of so few units never change slots.
+  const fsdp::FullyShard<> reshards{.prefetch_depth = 4};
   const fsdp::FullyShard<fsdp::ReshardAfterForward::no> holds;
   const Trained plain = train_plain(counting::network());
   std::printf("libtorch alone: loss %.4f in the first step, %.4f in the last one\n", plain.losses.front(),

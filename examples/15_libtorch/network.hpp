@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A small transformer of libtorch modules, its data and its loss. It includes nothing of Tessera.
+// A small transformer of libtorch modules, its data and its loss. It includes nothing from Tessera.
 #pragma once
 
 #include <cmath>
@@ -11,11 +11,11 @@
 
 namespace counting {
 
-constexpr std::int64_t numbers = 29;  // that a sequence may consist of
-constexpr std::int64_t length = 12;   // of the inputs
+constexpr std::int64_t numbers = 29;  // size of the vocabulary
+constexpr std::int64_t length = 12;   // length of the inputs
 constexpr std::int64_t width = 24, heads = 3, blocks = 3;
 
-/// Vectors of numbers and of places: [n, length] -> [n, length, width].
+/// Embeds numbers and positions: [n, length] -> [n, length, width].
 struct Embedding : torch::nn::Module {
   torch::Tensor numbers_of, places;
 
@@ -26,7 +26,8 @@ struct Embedding : torch::nn::Module {
   torch::Tensor forward(const torch::Tensor& x) { return torch::embedding(numbers_of, x) + places; }
 };
 
-/// Causal attention and an MLP, each with a norm before it and a skip around it: [n, length, width] -> the same.
+/// Causal attention and an MLP, each with a preceding norm and a residual connection: [n, length, width] -> the same
+/// shape.
 struct Block : torch::nn::Module {
   torch::nn::LayerNorm norm1 = nullptr, norm2 = nullptr;
   torch::nn::Linear queries_keys_values = nullptr, out = nullptr, up = nullptr, down = nullptr;
@@ -34,7 +35,7 @@ struct Block : torch::nn::Module {
   Block() {
     using torch::nn::LinearOptions;
     norm1 = register_module("norm1", torch::nn::LayerNorm(torch::nn::LayerNormOptions({width})));
-    // Without bias: that of the keys has no gradient but its rounding, which AdamW would make steps of.
+    // No bias: the gradient of the keys' bias is only rounding error, from which AdamW would make steps.
     queries_keys_values = register_module("qkv", torch::nn::Linear(LinearOptions(width, 3 * width).bias(false)));
     out = register_module("out", torch::nn::Linear(width, width));
     norm2 = register_module("norm2", torch::nn::LayerNorm(torch::nn::LayerNormOptions({width})));
@@ -56,7 +57,7 @@ struct Block : torch::nn::Module {
   }
 };
 
-/// A norm, and a score of each number by the embedding's own vectors: [n, length, width] -> [n, length, numbers].
+/// A norm, and a score for each number by the embedding's vectors: [n, length, width] -> [n, length, numbers].
 struct Head : torch::nn::Module {
   torch::nn::LayerNorm norm = nullptr;
   torch::Tensor numbers_of;
@@ -68,7 +69,8 @@ struct Head : torch::nn::Module {
   torch::Tensor forward(const torch::Tensor& x) { return torch::linear(norm(x), numbers_of); }
 };
 
-/// With the same initial weights in each call; but for calls at the same time, which share torch's random numbers.
+/// Returns the network, with the same initial weights in each call, except in concurrent calls, which share torch's
+/// random generator.
 inline torch::nn::Sequential network() {
   torch::manual_seed(1);
   torch::nn::Sequential parts;
@@ -79,7 +81,7 @@ inline torch::nn::Sequential network() {
   return parts;
 }
 
-/// Sequences that count in steps of 1 to 5, modulo `numbers`. Sequence `first + i` of a step is always the same one.
+/// Sequences that count in steps of 1 to 5, modulo `numbers`. Sequence `first + i` of a step is the same in every call.
 struct Batch {
   torch::Tensor inputs, targets;  // [count, length]
 
@@ -93,7 +95,7 @@ struct Batch {
   }
 };
 
-/// The sum of the losses of all places.
+/// Returns the sum of the losses over all positions.
 inline torch::Tensor loss_of(const torch::Tensor& scores, const torch::Tensor& targets) {
   return torch::cross_entropy_loss(scores.flatten(0, 1), targets.flatten(), {}, at::Reduction::Sum);
 }

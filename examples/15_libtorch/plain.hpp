@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is trained, and training by libtorch alone: one graph, torch's own clipping and AdamW, the whole batch.
+// The training task, and training by libtorch alone: one graph, torch's clipping and AdamW, the whole batch.
 #pragma once
 
 #include <cstdint>
@@ -13,21 +13,21 @@
 #include "autograd.hpp"
 #include "network.hpp"
 
-constexpr std::int64_t sequences = 12;  // of a step
+constexpr std::int64_t sequences = 12;  // number of sequences in a step
 constexpr double share = 1.0 / (sequences * counting::length);
 constexpr double lr = 0.01, beta1 = 0.9, beta2 = 0.95, weight_decay = 0.01, clip = 1;
 constexpr int steps = 20;
 
 struct Trained {
-  std::vector<double> losses;  // by step: the mean over all places
+  std::vector<double> losses;  // for each step: the mean over all positions
   std::map<std::string, torch::Tensor> weights;
 };
 
-/// `left_out`: a step that is not made.
+/// `left_out`: the step to skip; -1: none.
 inline Trained train_plain(torch::nn::Sequential network, int left_out = -1) {
   Trained trained;
   for (const autograd::Part& part : autograd::parts_of(network))
-    for (const auto& [name, tensor] : part.parameters) trained.weights.emplace(name, tensor);  // a tied one once
+    for (const auto& [name, tensor] : part.parameters) trained.weights.emplace(name, tensor);  // a tied weight once
   std::vector<torch::Tensor> all, matrices, vectors;
   for (const auto& [name, tensor] : trained.weights) {
     all.push_back(tensor);

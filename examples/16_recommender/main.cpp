@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// 16: a recommender: a table whose rows are sent and never gathered, a small tower, and running statistics.
+// 16: a recommender: a table whose rows are exchanged and never gathered, a small tower, and running statistics.
 //
-// Each rank looks up the rows that its batch names, and adds their gradients where the rows are. The tower is gathered
-// as usual. The mean of the inputs is a statistic: no parameter, averaged over ranks by each step, kept in checkpoints.
-// Prints the falling loss, and what a step moves beside what a gathered table would.
+// Each rank looks up the rows for its batch, and adds their gradients on the ranks that store the rows. The tower is
+// gathered as usual. The mean of the inputs is a statistic: it is not a parameter, each step averages it over ranks,
+// and checkpoints contain it. Prints the falling loss, and the traffic of a step compared with the traffic of a
+// gathered table.
 //
-// Try next: fsdp::Zero1 instead of FullyShard<>, whose layout cuts rows and is refused; more ranks.
+// Try next: fsdp::Zero1 instead of FullyShard<>, whose layout splits rows and is rejected; or more ranks.
 #include <array>
 #include <cmath>
 #include <cstdint>
@@ -23,7 +24,7 @@ using Sharded = fsdp::Sharded<Stack>;
 constexpr std::int64_t items = 20000, width = 8, batch = 32;
 constexpr int ranks = 3, steps = 200;
 
-/// Items of a rank's batch, and whether each was liked: those with odd numbers were.
+/// The items of a rank's batch, and whether each was liked: items with odd numbers were.
 struct Batch {
   std::array<std::int64_t, batch> ids;
 
@@ -35,7 +36,7 @@ struct Batch {
   float liked(std::size_t i) const { return ids[i] % 2 == 1 ? 1.0f : 0.0f; }
 };
 
-/// Forward and backward of one batch: liked = sigmoid(w . (row - mean)). Returns the sum of losses.
+/// Runs forward and backward of one batch: liked = sigmoid(w . (row - mean)). Returns the sum of losses.
 double train(Sharded& sharded, fsdp::RowTable<Stack>& table, const Batch& data) {
   std::vector<float> rows(batch * width), gradients(batch * width);
   const fsdp::Tensor<float> looked_up(rows.data(), {batch, width}), back(gradients.data(), {batch, width});
@@ -61,7 +62,7 @@ double train(Sharded& sharded, fsdp::RowTable<Stack>& table, const Batch& data) 
   }
   table.add_gradient(data.ids, back);
   pass.finish();
-  for (std::int64_t k = 0; k < width; ++k) {  // of this rank's batch: the step averages it over ranks
+  for (std::int64_t k = 0; k < width; ++k) {  // statistics of this rank's batch: the step averages them over ranks
     float sum = 0;
     for (std::int64_t i = 0; i < batch; ++i) sum += looked_up.row(i)[k];
     mean[k] = 0.9f * mean[k] + 0.1f * sum / batch;

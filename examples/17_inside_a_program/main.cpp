@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// 17: a guest in somebody's program. The program has threads, an MPI and an event loop of its own, and keeps them.
+// 17: embedded in an existing program. The program has its own threads, MPI and event loop, and keeps them.
 //
-// A regression is trained twice: by two threads that this program makes, then by the processes of its own MPI_Init, on
-// a communicator that it has already. The loop polls, and does other work while weights are on their way. In step 4 one
-// rank gets a bad record and gives its pass up: all ranks skip that step. In step 8 one rank throws for good: the
-// others hear of it at once, and all go on with a new communicator from weights that the host has kept.
+// A regression is trained twice: by two threads that this program creates, then by the processes of its own MPI_Init,
+// on a communicator that exists already. The loop polls, and does other work while weights are in flight. In step 4 one
+// rank gets an invalid record and forfeits its pass: all ranks skip that step. In step 8 one rank throws an error that
+// ends its run: the others are notified at once, and all continue with a new communicator from weights that the host
+// has saved.
 //
-// Runs alone, or as `mpirun -np 3 17_inside_a_program`.
+// Runs as a single process, or as `mpirun -np 3 17_inside_a_program`.
 //
-// Try next: let another rank fail; raise the steps; take fsdp::Zero1.
+// Try next: let another rank fail; increase the number of steps; use fsdp::Zero1.
 #include <cstdio>
 #include <exception>
 #include <map>
@@ -30,14 +31,14 @@ namespace {
 
 constexpr int steps = 12, bad_record = 4, failure = 8;
 
-/// What the host keeps between communicators: whole weights by name, and how far it is.
+/// State that the host saves between communicators: unsharded weights by name, and the next step.
 struct Kept {
   std::map<std::string, std::vector<float>> weights;
   int step = 0;
-  long idle = 0;  ///< turns of the event loop in which the host did something else
+  long idle = 0;  ///< number of iterations of the event loop in which the host did other work
 };
 
-/// Gives all ranks what rank 0 has kept: a failure may have reached others before they kept as much.
+/// Broadcasts the state that rank 0 has saved: a failure may have reached other ranks before they saved the same step.
 template <class Comm>
 void share(Comm& ranks, Kept& kept) {
   const auto broadcast = [&]<class T>(std::span<T> values) {
@@ -53,7 +54,7 @@ void share(Comm& ranks, Kept& kept) {
     }
 }
 
-/// Waits for the next computation as an event loop does.
+/// Waits for the next computation in an event loop.
 template <class Pass>
 void wait(Pass& pass, Kept& kept) {
   while (!pass.poll()) {
@@ -62,7 +63,7 @@ void wait(Pass& pass, Kept& kept) {
   }
 }
 
-/// Trains from what is kept to the last step. Throws what a rank throws, or that a peer has failed.
+/// Trains from the saved state to the last step. Throws an error of this rank, or CollectiveError if a peer has failed.
 template <class Comm>
 void train(Comm& ranks, Kept& kept, bool fails) {
   fsdp::Sharded<fsdp::Stack<fsdp::FullyShard<>, Comm, fsdp::Fp32>> model(ranks, regression::units());
@@ -94,7 +95,7 @@ void train(Comm& ranks, Kept& kept, bool fails) {
   }
 }
 
-/// Trains; after a failure once more, with a new communicator.
+/// Trains. After a failure trains once more, with a new communicator.
 template <class Join>
 void train_surviving(const Join& join) {
   Kept kept;
@@ -105,7 +106,7 @@ void train_surviving(const Join& join) {
       return;
     } catch (const fsdp::comm::CollectiveError& error) {
       std::printf("  a rank heard: %s\n", error.what());
-    } catch (const std::exception&) {  // this rank's own: its communicator has told the others
+    } catch (const std::exception&) {  // an error of this rank, of which its communicator has notified the others
     }
   }
 }

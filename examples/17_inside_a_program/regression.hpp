@@ -19,7 +19,7 @@ inline std::vector<fsdp::Unit> units() {
           {"second", {{"v", {hidden}, fsdp::Initial::normal(0.4)}}}};
 }
 
-/// A record of one rank: what comes in, and what should come out.
+/// A record of one rank: the input, and the expected output.
 struct Record {
   std::array<float, inputs> x;
   float y;
@@ -30,7 +30,7 @@ struct Record {
   }
 };
 
-/// Forward and backward of one record; returns half its squared error, divided by `records` as its gradient is.
+/// Runs forward and backward of one record. Returns half its squared error divided by `records`, as the gradients are.
 template <class Pass>
 double compute(Pass& pass, const Record& record, int records) {
   std::array<float, hidden> h{}, dh{};

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// 18: placements and redistribute alone, without units, schedules or optimizers.
+// 18: placements and redistribute, used without units, schedules or optimizers.
 //
-// Two tensors are one buffer, cut over three ranks by rows. Their shards become whole (an all-gather), and partial sums
-// become shards (a reduce-scatter, rounded to bf16 on the wire). Prints who holds what, and the bytes that each moved.
+// Two tensors are one buffer, sharded over three ranks by rows. Their shards are unsharded (an all-gather), and partial
+// sums become shards (a reduce-scatter, rounded to bf16 on the wire). Prints what each rank stores, and the bytes of
+// each operation.
 //
-// Try next: buffer::Flat instead of PerParameter; redistribute(ranks, whole, weights, ...), which does not compile.
+// Try next: buffer::Flat instead of PerParameter; or redistribute(ranks, whole, weights, ...), which does not compile.
 #include <cstdio>
 #include <utility>
 #include <vector>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A block that is no transformer's and states its stages: x + out(causal mean(in(x))), a mean over the tokens so far
-/// for each channel.
+/// A block that is not a transformer block and declares its stages: x + out(causal mean(in(x))). The mean is over the
+/// tokens so far, for each channel.
 #pragma once
 
 #include <array>
@@ -26,7 +26,7 @@ struct CausalMeanFields {
   V in, out;  // [C, H], [H, C]
 };
 
-/// The middle is cut by channels. Forward and backward are the stages with one range.
+/// The middle stage is divided by channels. Forward and backward run the stages with a single range.
 template <class L>
 struct CausalMean : nn::ModuleTypes<L, CausalMeanFields> {
   using Types = nn::ModuleTypes<L, CausalMeanFields>;

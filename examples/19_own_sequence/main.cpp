@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// 19: a block of your own whose sequences several ranks share. Its stages (causal_mean.hpp) say what is done on a
-// rank's rows, and what on all rows of its channels; the library exchanges matrices in between.
+// 19: a block of your own whose sequences are shared by several ranks. Its stages (causal_mean.hpp) specify the
+// computation on a rank's rows, and the computation on all rows of a rank's channels; the library exchanges matrices in
+// between.
 //
-// Trains a model without attention on two ranks twice: each with a sequence of its own, then both with half of the rows
-// of two. Prints the losses, which are the same, and what exchanges a step makes.
+// Trains a model without attention on two ranks twice: first each rank has a separate sequence, then each has half of
+// the rows of both sequences. Prints the losses, which are equal, and the exchanges of a step.
 //
-// Try next: leave out a stage of CausalMean, and read the error; give StepSize::middle_parts; take Zero3.
+// Try next: remove a stage of CausalMean, and read the error; set StepSize::middle_parts; use Zero3.
 #include <cstdint>
 #include <cstdio>
 #include <vector>
@@ -20,7 +21,7 @@ using Comm = fsdp::comm::Threads<>;
 using Model = mixer::Mixer<fsdp::Stack<fsdp::FullyShard<>, Comm, fsdp::Fp32, fsdp::tiling::Untiled, fsdp::Ulysses>>;
 static_assert(fsdp::check_model<Model>());
 
-constexpr std::int64_t length = 65;  // it need not divide by the ranks
+constexpr std::int64_t length = 65;  // need not be divisible by the number of ranks
 
 /// Tokens of two sequences: each repeats the sum of the two before it.
 std::vector<std::int32_t> tokens_of(std::int64_t count, std::int64_t vocabulary) {
@@ -30,7 +31,7 @@ std::vector<std::int32_t> tokens_of(std::int64_t count, std::int64_t vocabulary)
   return tokens;
 }
 
-/// One rank's run. Ranks that share sequences give the same micro-batch, of which each computes its rows.
+/// One rank's run. Ranks that share sequences pass the same micro-batch, and each computes its rows of it.
 void train(Comm& communicator, int ranks_per_sequence) {
   const Model model(mixer::Config{});
   const fsdp::train::StepSize size{.sequences = ranks_per_sequence,

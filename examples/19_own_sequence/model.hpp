@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A language model without attention: each block mixes tokens by a mean over those so far. Entry, head and batch are
-/// the library's.
+/// A language model without attention: each block mixes tokens by a mean over the tokens so far. Entry, head and batch
+/// are the library's.
 #pragma once
 
 #include <cstdint>
@@ -95,7 +95,7 @@ class Mixer {
   Batch unread_batch(std::int64_t sequences, std::int64_t sequence_length) const {
     return Batch::unread(sequences, sequence_length);
   }
-  /// 6 FLOPs per token and weight; the means count nothing.
+  /// 6 FLOPs per token and weight; the FLOPs of the means are not counted.
   double flops(std::int64_t tokens, std::int64_t) const {
     return 6.0 * static_cast<double>(tokens * parameter_count(*this));
   }

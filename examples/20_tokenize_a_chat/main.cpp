@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text alone: reads a tokenizer.json and a chat template, prints what a model is asked, and a conversation's tokens,
-// with a star at each that a model learns.
+// Text processing only: reads a tokenizer.json and a chat template, prints the prompt of a model and the tokens of a
+// conversation, with a star at each token that a model learns.
 //
 //   20_tokenize_a_chat FOLDER/tokenizer.json [TEMPLATE]
 //
-// TEMPLATE is auto (the folder's own), chatml, llama3, qwen3, plain, or a file. Change next: the messages.
+// TEMPLATE is auto (the template in the folder), chatml, llama3, qwen3, plain, or a file. Change next: the messages.
 #include <cstddef>
 #include <cstdio>
 

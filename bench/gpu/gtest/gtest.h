@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The macros of GoogleTest that Cuda's tests use, for machines without it. Same names, plainer messages; a failed
-/// ASSERT ends its function.
+/// The GoogleTest macros that Cuda's tests use, for machines without GoogleTest. The names are the same, the messages
+/// simpler. A failed ASSERT returns from its function.
 #pragma once
 
 #include <cmath>
@@ -29,11 +29,11 @@ inline bool add(std::string name, std::function<void()> body) {
 }
 
 inline int failures = 0;
-inline std::string skipped;  ///< why the case that runs was skipped
-inline std::mutex printing;  ///< and counting: ranks are threads, each of which may fail
+inline std::string skipped;  ///< reason for which the running case was skipped
+inline std::mutex printing;  ///< guards output and counters: ranks are threads, each of which may fail
 inline thread_local std::vector<std::string> traces;
 
-/// What is written to a report: a value, up to four of a list, or that it cannot be shown.
+/// Writes a value to a report: the value, up to four elements of a list, or a note that it cannot be shown.
 template <class T>
 void show(std::ostream& out, const T& value) {
   if constexpr (requires { out << value; }) {
@@ -51,7 +51,7 @@ void show(std::ostream& out, const T& value) {
   }
 }
 
-/// What is wrong with a comparison; empty where it holds.
+/// Returns a description of a failed comparison; empty if it holds.
 template <class A, class B, class Holds>
 std::string wrong(const char* words, const A& a, const B& b, Holds holds) {
   if (holds(a, b)) return {};
@@ -66,7 +66,7 @@ inline std::string wrong(const char* words, bool holds) {
   return holds ? std::string() : std::string(words) + " does not hold";
 }
 
-/// A line for failures of this thread until its scope ends.
+/// A line that is added to failures of this thread until its scope ends.
 struct Trace {
   explicit Trace(auto&& words) {
     std::ostringstream text;
@@ -78,7 +78,7 @@ struct Trace {
   ~Trace() { traces.pop_back(); }
 };
 
-/// Takes what is streamed behind a macro, and the macro's own text.
+/// Collects the text that is streamed into a macro after the macro's own text.
 struct Report {
   std::ostringstream text;
   template <class T>
@@ -103,7 +103,7 @@ struct Skip {
 
 namespace testing {
 
-/// A line for failures, with a place.
+/// A line that is added to failures, with its source location.
 struct ScopedTrace : bare::Trace {
   ScopedTrace(const char* file, int line, const std::string& words)
       : bare::Trace(std::string(file) + ":" + std::to_string(line) + ": " + words) {}

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Runs the cases whose name begins as --gtest_filter=PREFIX*:PREFIX*... says; status 1 if one failed.
+/// Runs the cases whose names begin with one of the prefixes in --gtest_filter=PREFIX*:PREFIX*.... Returns status 1 if
+/// a case failed.
 #include "gtest/gtest.h"
 
 #include <exception>
@@ -7,7 +8,7 @@
 
 namespace {
 
-/// Whether one of the prefixes is the name's.
+/// Whether the name begins with one of the filter's prefixes.
 bool is_asked_for(std::string_view name, std::string_view filter) {
   while (true) {
     const std::size_t end = filter.find(':');

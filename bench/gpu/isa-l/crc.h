@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The one function of ISA-L that checkpoints use, bit by bit: for machines that lack the library (bench/gpu.sh).
+/// The only function of ISA-L that checkpoints use, computed bit by bit, for machines without the library
+/// (bench/gpu.sh).
 #pragma once
 
 inline unsigned int crc32_iscsi(unsigned char* bytes, int length, unsigned int crc) {

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Required behaviour of communicators, part one: gathers and reductions of tensors. exchange_behaviours.hpp has
-/// exchanges, contract_behaviours.hpp the rest.
+/// Required behaviour of communicators, part one: all-gathers and reductions of tensors. Exchanges are in
+/// exchange_behaviours.hpp, everything else is in contract_behaviours.hpp.
 ///
-/// A behaviour is a struct with `asked` (the sentence that a failure prints) and `check(communicator)`, which is called
-/// on every rank at once. To add one, add a struct to one of the headers, list it in AllBehaviours and in
-/// communicator.hpp, and add one that fails it to tests/testing (wrong_communicators.hpp and its like).
+/// A behaviour is a struct with `asked` (the requirement, which a failure prints) and `check(communicator)`, which is
+/// called on every rank at once. To add one, add a struct to one of the headers, list it in AllBehaviours and in
+/// communicator.hpp, and add a communicator that violates it to tests/testing (wrong_communicators.hpp and similar
+/// files).
 #pragma once
 
 #include <algorithm>
@@ -35,14 +36,14 @@ void each_wire(Check check) {
   if constexpr (comm::supports_wire<C, bf16>) check(bf16{});
 }
 
-/// A list of one tensor.
+/// Returns a list that contains one tensor.
 template <class T>
 std::vector<comm::Segment<T>> one_segment(T* local, T* full, const Counts& counts) {
   return {{local, full, counts}};
 }
 
-/// Returns what a gather leaves in `full`: value(rank, index) from each rank; an index counts the elements of all
-/// ranks.
+/// Returns the expected contents of `full` after an all-gather: value(rank, index) from each rank. The index counts the
+/// elements of all ranks.
 template <class T, class Value>
 Values<T> gathered(const Counts& counts, Value value) {
   Values<T> full;
@@ -52,19 +53,19 @@ Values<T> gathered(const Counts& counts, Value value) {
   return full;
 }
 
-/// What the suite calls a gather's result whose elements are ranks.
+/// The description, in messages of the suite, of the result of an all-gather whose elements are rank numbers.
 inline constexpr const char* ranks_in_full = "`full`, where every element is the number of the rank that it comes from";
 
-/// How reduce_scatter is called.
+/// Arguments of a call of reduce_scatter.
 struct SumCall {
   Write write = Write::overwrite;
   comm::SumOrder order = comm::SumOrder::any;
   comm::Contributions contributions = comm::Contributions::kept;
 };
 
-/// Sums value(rank, index) over the ranks by reduce_scatter, into a `local` that holds there(index) before; an index
-/// counts the elements of all ranks. `local` must hold the sum in the order of ranks, ((there + rank 0) + rank 1) +
-/// ..., to the bit. Returns `full` as it is left.
+/// Sums value(rank, index) over the ranks by reduce_scatter into `local`, which initially contains there(index). The
+/// index counts the elements of all ranks. Afterwards `local` must be bit-identical to the sum in rank order, ((there +
+/// rank 0) + rank 1) + .... Returns `full` after the call.
 template <class Wire, class C, class Value, class There>
 Floats check_sums(const char* asked, C& c, std::string_view which, const Counts& counts, const SumCall& call,
                   Value value, There there) {
@@ -88,8 +89,8 @@ Floats check_sums(const char* asked, C& c, std::string_view which, const Counts&
   return full;
 }
 
-/// Waits for the request that start() returns; ranks start and wait at different times, in opposite orders in two
-/// rounds. Reads the result `found`, and overwrites `sent` with -2, as soon as `wait` has returned.
+/// Waits for the request that start() returns. Ranks start and wait at different times, and in the opposite order in
+/// the second of two rounds. As soon as `wait` has returned, reads the result `found` and overwrites `sent` with -2.
 template <class C, class Start>
 void check_wait(const char* asked, C& c, int round, Start start, std::string_view which, const Floats& found,
                 const Floats& expected, std::string_view which_sent, Floats& sent) {
@@ -107,10 +108,10 @@ void check_wait(const char* asked, C& c, int round, Start start, std::string_vie
               "over its ",
               which_sent, ", before this one had read it"),
       right_after, expected);
-  comm::barrier(c);  // memory is freed after all have read it, even if `wait` is wrong
+  comm::barrier(c);  // memory is freed only after all ranks have read it, even if `wait` is wrong
 }
 
-/// `call` must throw a CollectiveError whose text contains all of `parts`.
+/// Checks that `call` throws a CollectiveError whose text contains all of `parts`.
 template <class C, class Call>
 void expect_disagreement(const char* asked, C& c, std::string_view which, Call call,
                          const std::vector<std::string>& parts) {
@@ -197,7 +198,7 @@ struct SumsInRankOrderToTheBit {
       "((rank 0 + rank 1) + rank 2) + ..., so that results have the same bits over every communicator";
   template <class Wire, class C>
   static void check_wire(C& c, Write write) {
-    // NCCL adds floats up before it adds them to what is there, unless it is told the order.
+    // Unless an order is requested, NCCL sums the contributions before it adds them to the destination.
     const comm::SumOrder order = write == Write::accumulate ? comm::SumOrder::ranks : comm::SumOrder::any;
     check_sums<Wire>(asked, c,
                      message("the sum in `local`, wire ", name_of(dtype_of<Wire>()),
@@ -216,8 +217,8 @@ struct SumsInRankOrderWhereAsked {
   static constexpr const char* asked =
       "reduce_scatter with SumOrder::ranks adds contributions in the order of ranks, whatever order the communicator "
       "may have of its own";
-  /// Rotates 1e8, 1 and -1e8 by element: a 1 added before -1e8 meets 1e8 is lost, so that each order of three ranks
-  /// gives its own pattern of zeros and ones.
+  /// Rotates 1e8, 1 and -1e8 by element. If the 1 is added to a sum that contains only one of the large numbers, it is
+  /// rounded away, so each order of three ranks gives a different pattern of zeros and ones.
   static float value(int rank, std::int64_t index) {
     constexpr std::array turns{1e8f, 1.0f, -1e8f};
     return turns[static_cast<std::size_t>((rank + index) % 3)];
@@ -240,7 +241,8 @@ struct AddsRankByRankToWhatIsThere {
   static constexpr const char* asked =
       "reduce_scatter that accumulates adds the contribution of each rank by itself to what `local` holds, "
       "((local + rank 0) + rank 1) + ..., and not their sum";
-  /// A power of two, so that it is a bf16 too. A contribution is half of its last bit: lost alone, not with another.
+  /// A power of two, which bf16 represents exactly. One contribution is half a unit in its last place: added alone, it
+  /// is rounded away; added together with another one, it is not.
   static float there(std::int64_t index) { return static_cast<float>(1 << index % 5); }
   template <class C>
   static void check(C& c) {
@@ -281,7 +283,7 @@ struct SumsSpentContributions {
       "reduce_scatter of spent contributions makes the same sums, and may use this rank's place of `full` but no other";
   template <class C>
   static void check_counts(C& c, const Counts& counts, Write write, comm::SumOrder order) {
-    // Sums of few integers are exact, in any order.
+    // Sums of small integers are exact in any order.
     const auto value = order == comm::SumOrder::any
                            ? [](int rank, std::int64_t) { return static_cast<float>(rank + 1); }
                            : contribution;
@@ -333,7 +335,7 @@ struct AllReduceGivesTheBitsOfReduceScatter {
   }
 };
 
-/// So many elements that each peer needs several pieces of scratch.
+/// Sums so many elements that each peer needs several pieces of scratch.
 struct SumsMoreThanItsScratchHolds {
   static constexpr const char* asked =
       "reduce_scatter adds tensors of 3 million elements, more than a communicator should hold scratch for";
@@ -345,7 +347,7 @@ struct SumsMoreThanItsScratchHolds {
   }
 };
 
-/// Ranks start and wait at different times.
+/// Lets ranks start and wait at different times.
 struct WaitsForResultsAndForPeersThatStillRead {
   static constexpr const char* asked =
       "wait() of a request returns when the results of this rank are in place and no other rank reads its memory any "

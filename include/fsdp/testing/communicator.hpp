@@ -9,8 +9,8 @@
 /// mine::Ranks is the communicator, or any type, with `static int run(int ranks, const comm::Options&, f)`, which calls
 /// f(communicator) on every rank and rethrows the error of the first rank that failed. Checks keep their values in host
 /// memory; for another device, `run` may set ValueMemory (values.hpp) around f. If a launcher has started the ranks,
-/// `run` may split them and return at once on those that are not needed. CommunicatorFaults cannot be used then, since
-/// faults end ranks.
+/// `run` may split them and return at once on the ranks that are not needed. CommunicatorFaults cannot be used in that
+/// case, because faults terminate ranks.
 #pragma once
 
 #include <atomic>
@@ -31,16 +31,16 @@
 
 namespace fsdp::testing {
 
-/// One way to run a behaviour.
+/// A configuration in which a behaviour is checked.
 struct Case {
   std::string in_words;
   int ranks = 1;
   comm::Options options = {};
-  bool part = false;  ///< whether to split into ranks 0 to 2 and the others, and run on each part
+  bool part = false;  ///< whether to split into ranks 0 to 2 and the others, and run on each of both communicators
 };
 
-/// Returns the cases: numbers of ranks that reveal different mistakes, checks on, a split, and ranks that arrive in
-/// random order.
+/// Returns the cases: numbers of ranks that reveal different mistakes, a case with checks enabled, one with a split,
+/// and one with ranks that arrive in random order.
 inline std::vector<Case> communicator_cases() {
   std::vector<Case> cases;
   for (const int ranks : {1, 2, 3, 4, 8}) cases.push_back({.in_words = message(ranks, " ranks"), .ranks = ranks});
@@ -52,11 +52,12 @@ inline std::vector<Case> communicator_cases() {
   return cases;
 }
 
-/// What the suite requires of `run` itself.
+/// The requirement on `run` itself.
 inline constexpr const char* run_asked =
     "run(ranks, options, f) calls f(communicator) on as many ranks as it is told; it may leave a case out";
 
-/// Runs one behaviour in one case. Returns on how many ranks of this process it ran. An error of a rank is a failure.
+/// Runs one behaviour in one case. Returns the number of ranks of this process on which it ran. An error of a rank is a
+/// failure.
 template <class Ranks, class Behaviour>
 int check_behaviour(const Case& how) {
   std::atomic<int> called = 0;

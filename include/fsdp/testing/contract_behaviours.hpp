@@ -28,7 +28,7 @@ struct KeepsSeveralCollectivesInFlight {
       "its result once it was tested or waited for";
   template <class C>
   static void check(C& c) {
-    constexpr int number = 40;  // more than a backend has slots for
+    constexpr int number = 40;  // more than the slots of a backend
     const Counts counts = uneven_counts(c.size(), 50);
     const std::int64_t begin = begin_of(counts, c.rank());
     std::vector<Floats> full;
@@ -172,7 +172,8 @@ struct RecordsWhatWasAskedFor {
     const Counts counts(static_cast<std::size_t>(n), 4);
     Floats full(4 * static_cast<std::size_t>(n));
     Floats local(4);
-    Floats partial(4 * static_cast<std::size_t>(n));  // each call has its own memory, since only hosts order the calls
+    // Each call has separate memory, since only the hosts order the calls.
+    Floats partial(4 * static_cast<std::size_t>(n));
     Floats reduced(4);
     Floats summed(4 * static_cast<std::size_t>(n));
     const std::vector<comm::Segment<float>> segments{{local.data(), full.data(), counts},
@@ -227,7 +228,7 @@ struct CutsLongMessages {
   }
 };
 
-/// The last rank makes another call than the others. All ranks report it, and can continue afterwards.
+/// Lets the last rank make a different call than the others. All ranks report the mismatch and can continue afterwards.
 struct ChecksFindRanksThatDisagree {
   static constexpr const char* asked =
       "with monitor().options.checks on, where the last rank makes another call than the others every rank throws a "

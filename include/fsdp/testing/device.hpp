@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The suite of a device: memory, copies, the order of queues, and what communicators enqueue. Test its operations with
-/// cases like those of OperationSuite.
+/// The suite of a device: memory, copies, the order of queues, and the operations that communicators enqueue. Test its
+/// operations with cases like the cases of OperationSuite.
 ///
 ///     using namespace fsdp::testing;
 ///     INSTANTIATE_TYPED_TEST_SUITE_P(Mine, DeviceSuite, mine::Accelerator);
@@ -31,10 +31,10 @@
 namespace fsdp::testing {
 namespace detail {
 
-/// So many that a copy takes a while.
+/// A number of elements large enough that a copy takes noticeable time.
 inline constexpr std::int64_t many_floats = 1 << 18;
 
-/// Returns elements that depend on `seed`. Their magnitudes differ, so that the order of a sum changes its bits.
+/// Returns elements that depend on `seed`. Their magnitudes differ, so that the order of summation affects the result.
 inline std::vector<float> some_floats(std::uint64_t seed, std::int64_t count) {
   std::vector<float> values(static_cast<std::size_t>(count));
   for (std::int64_t i = 0; i < count; ++i)
@@ -43,7 +43,7 @@ inline std::vector<float> some_floats(std::uint64_t seed, std::int64_t count) {
   return values;
 }
 
-/// Owns elements in a device's memory.
+/// Owns an array in a device's memory.
 template <class D, class T>
 class OnDevice {
  public:
@@ -74,7 +74,7 @@ class OnDevice {
 
 }  // namespace detail
 
-/// Checks that memory is zeroed and aligned, even if it is reused.
+/// Checks that allocated memory is zeroed and aligned, even if it is reused.
 template <class D>
 void check_device_memory() {
   typename D::Queue queue("memory");
@@ -94,7 +94,7 @@ void check_device_memory() {
     }
 }
 
-/// Checks copies of any length between any addresses: host to device, device to host, and within the device.
+/// Checks copies of any length between any addresses: from host to device, from device to host, and within the device.
 template <class D>
 void check_device_moves() {
   typename D::Queue queue("moves");
@@ -118,7 +118,7 @@ void check_device_moves() {
     }
 }
 
-/// Checks an arena, which hands out the same block again and again.
+/// Checks an arena, which returns the same block repeatedly.
 template <class D>
 void check_device_arena() {
   typename D::Queue queue("arena");
@@ -143,7 +143,7 @@ void check_device_arena() {
   }
 }
 
-/// Checks that an event happens when its queue's work is done, not earlier, and within `patience`.
+/// Checks that an event completes when the work of its queue is done, not earlier, and within `patience`.
 template <class D>
 void check_device_events(std::chrono::milliseconds patience = std::chrono::seconds(10)) {
   using detail::many_floats;
@@ -177,7 +177,7 @@ void check_device_events(std::chrono::milliseconds patience = std::chrono::secon
   }
 }
 
-/// Checks that queues wait for events, and the host for queues.
+/// Checks that queues wait for events, and that the host waits for queues.
 template <class D>
 void check_device_order() {
   using detail::many_floats;
@@ -250,7 +250,7 @@ void check_device_sums() {
             for (int part = 0; part < parts; ++part) {
               const Floats one = contributions(part, static_cast<std::size_t>(count));
               if (expected.empty())
-                expected.assign(static_cast<std::size_t>(count), -0.0f);  // adding it changes no bit
+                expected.assign(static_cast<std::size_t>(count), -0.0f);  // adding -0 changes no value
               for (std::size_t i = 0; i < expected.size(); ++i)
                 expected[i] += wire == DType::bf16 ? static_cast<float>(bf16(one[i])) : one[i];
               held.emplace_back(queue, std::vector<float>(one.begin(), one.end()));
@@ -276,7 +276,7 @@ void check_device_sums() {
   }
 }
 
-/// The suite. Its parameter is a device that computes: one that only counts has no memory to check.
+/// The suite. Its parameter is a device that computes; a device that only counts (a dry run) has no memory to check.
 template <class D>
 class DeviceSuite : public ::testing::Test {
   static_assert(device::check_device<D>());

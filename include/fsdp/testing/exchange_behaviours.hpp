@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Required behaviour of communicators that exchange pieces (comm::ExchangingCommunicator). Each check does nothing for
-/// a communicator that does not. See behaviours.hpp.
+/// Required behaviour of communicators that exchange pieces (comm::ExchangingCommunicator). The checks do nothing for
+/// other communicators. See behaviours.hpp.
 #pragma once
 
 #include <cstdint>
@@ -21,19 +21,21 @@
 
 namespace fsdp::testing {
 
-/// Returns how many elements `from` sends `to`: all ranks differ, rank 1 sends nothing, and others leave some out.
+/// Returns the number of elements that `from` sends to `to`. It differs between ranks; rank 1 sends nothing, and other
+/// ranks send nothing to some peers.
 inline std::int64_t exchanged_count(int from, int to, std::int64_t step) {
   return from == 1 || (from + to) % 4 == 3 ? 0 : step * (from + 1) + to;
 }
 
-/// Returns element `index` of what `from` sends `to`: a number that T has, and that tells which element it is.
+/// Returns element `index` of the data that `from` sends to `to`: a number that T represents exactly and that
+/// identifies the element.
 template <class T>
 T exchanged_value(int from, int to, std::int64_t index) {
   const auto pair = static_cast<float>(16 * from + to);
   return sizeof(T) < 4 ? T(2 * pair + static_cast<float>(index % 2)) : T(4096 * pair + static_cast<float>(index));
 }
 
-/// One rank's part in an exchange, with what it must receive.
+/// One rank's part in an exchange, with the values that it must receive.
 template <class T>
 struct ExchangedValues {
   Counts send_counts, receive_counts;
@@ -48,9 +50,9 @@ struct ExchangedValues {
     }
     receive.assign(expected.size(), T(-1));
   }
-  /// The exchange of these values, and nothing beside it.
+  /// Returns an exchange of these values only.
   comm::Exchange<T> exchange() { return {send.data(), send_counts, receive.data(), receive_counts}; }
-  /// The same as a list.
+  /// Returns the exchange as a list of one element.
   std::vector<comm::Exchange<T>> list() { return {exchange()}; }
 };
 
@@ -70,7 +72,8 @@ struct ExchangesUnevenAndEmptyPieces {
                   values.receive, values.expected);
     expect_values(asked, rank_in_words(c), message("`send` of ", type, ", which is left as it was"), values.send, sent);
   }
-  /// `send` begins where `receive` ends, and no rank sends itself anything: nothing is in place for all that.
+  /// Exchanges a `send` buffer that begins at the end of `receive`, while no rank sends anything to itself. This does
+  /// not count as an exchange in place.
   template <class C>
   static void check_neighbours(C& c) {
     const std::int64_t number = 3 * (c.size() - 1);
@@ -97,7 +100,7 @@ struct ExchangesUnevenAndEmptyPieces {
   }
 };
 
-/// More tensors than the first message of a transfer has room for.
+/// Exchanges more tensors than the first message of a transfer can describe.
 struct ExchangesSeveralTensorsAsOneCollective {
   static constexpr const char* asked =
       "all_to_all takes a list of 7 exchanges of different lengths, one without any element, as one collective";
@@ -140,7 +143,7 @@ struct ExchangesBesideOtherCollectives {
   template <class C>
   static void check(C& c) {
     if constexpr (comm::ExchangingCommunicator<C>) {
-      constexpr int rounds = 12;  // of three collectives each
+      constexpr int rounds = 12;  // each round has three collectives
       const Counts counts = uneven_counts(c.size(), 50);
       const std::int64_t begin = begin_of(counts, c.rank());
       std::vector<ExchangedValues<bf16>> exchanged;
@@ -172,7 +175,7 @@ struct ExchangesBesideOtherCollectives {
   }
 };
 
-/// Ranks start and wait at different times.
+/// Lets ranks start and wait at different times.
 struct KeepsExchangedMemoryUntilPeersHaveReadIt {
   static constexpr const char* asked =
       "wait() of an all_to_all returns when `receive` is in place and no other rank reads `send` any more, whichever "
@@ -201,7 +204,7 @@ struct CutsLongExchanges {
   }
 };
 
-/// The last rank makes another call than the others. All ranks report it, and can continue afterwards.
+/// Lets the last rank make a different call than the others. All ranks report the mismatch and can continue afterwards.
 struct ChecksFindExchangesThatDisagree {
   static constexpr const char* asked =
       "with monitor().options.checks on, where the last rank exchanges something else than the others expect every "

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Required behaviour of communicators if a rank fails or does not arrive: no rank waits forever, and errors name the
-/// rank.
+/// Required behaviour of communicators if a rank fails or does not arrive: no rank waits forever, and errors identify
+/// the rank.
 ///
 /// A fault is a struct with `asked` and `check<Ranks>()`. Ranks has `run(ranks, options, f)`; its ranks are threads of
-/// this process, or processes whose failed assertions it reports. communicator.hpp makes a suite of the faults.
+/// this process, or processes whose failed assertions `run` reports. communicator.hpp makes a suite of the faults.
 #pragma once
 
 #include <algorithm>
@@ -29,20 +29,20 @@ namespace detail {
 
 using Clock = std::chrono::steady_clock;
 
-/// The longest time that a fault check waits, so that a wrong communicator fails it instead of hanging it.
+/// The longest time that a fault check waits. With an incorrect communicator, the check then fails instead of hanging.
 inline constexpr std::chrono::seconds patience{10};
 
 inline double seconds(Clock::duration duration) { return std::chrono::duration<double>(duration).count(); }
 
-/// Waits until `holds()`, but not longer than `patience`.
+/// Waits until `holds()` returns true, but not longer than `patience`.
 template <class Holds>
 void wait_until(Holds holds) {
   for (const auto begin = Clock::now(); !holds() && Clock::now() - begin < patience;)
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
 }
 
-/// `call` must throw a CollectiveError whose text contains all of `parts`. Returns the text; "" if it does not throw.
-/// Calls ended() before it looks at the text.
+/// Checks that `call` throws a CollectiveError whose text contains all of `parts`. Returns the text, or "" if it does
+/// not throw. Calls ended() before it inspects the text.
 template <class C, class Call>
 std::string expect_lost(
     std::string_view asked, C& c, std::string_view which, Call call, const std::vector<std::string>& parts,
@@ -60,8 +60,8 @@ void barriers(C& c) {
   for (const auto begin = Clock::now(); Clock::now() - begin < patience;) comm::barrier(c);
 }
 
-/// Runs f on ranks, one of which throws InputError(`reason`). Checks that the run ends with this error. Returns how
-/// long it took, in seconds.
+/// Runs f on ranks, one of which throws InputError(`reason`). Checks that the run ends with this error. Returns its
+/// duration in seconds.
 template <class Ranks, class F>
 double run_to_failure(std::string_view asked, int ranks, std::string_view reason, F f) {
   const auto begin = Clock::now();
@@ -78,7 +78,7 @@ inline void expect_prompt(std::string_view asked, int ranks, double took, std::s
   if (took > seconds(patience) / 2) fail(asked, message(ranks, " ranks"), message("it took ", took, " s", more));
 }
 
-/// Runs f on ranks, some of which miss a deadline of 0.1 s. The run may report that as well.
+/// Runs f on ranks, some of which miss a deadline of 0.1 s. The run itself may report the missed deadline too.
 template <class Ranks, class F>
 void run_past_deadline(int ranks, F f) {
   try {
@@ -107,7 +107,7 @@ struct ARankThatDoesNotComeIsNamedAtTheDeadline {
           [&] {
             waited[static_cast<std::size_t>(c.rank())] = detail::seconds(detail::Clock::now() - begin);
             ++ended;
-            all_ended();  // so that no rank can name one that has ended
+            all_ended();  // so that no error identifies a rank that has ended
           });
     });
     const double longest = std::max(waited[0], waited[2]);
@@ -151,7 +151,7 @@ struct AFailureReachesCommunicatorsThatWereSplit {
           asked, c, "barriers of the ranks with the same rank % 2", [&] { detail::barriers(part); }, {"rank 3"},
           [&] {
             ++told;
-            detail::wait_until([&] { return told == 3; });  // so that no rank can name one that has ended
+            detail::wait_until([&] { return told == 3; });  // so that no error identifies a rank that has ended
           });
     });
   }
@@ -210,14 +210,14 @@ struct ARankMissingFromAnExchangeIsNamedAtTheDeadline {
             {"rank 1", "all_to_all of heads, unit 4"},
             [&] {
               ++ended;
-              all_ended();  // so that no rank can name one that has ended
+              all_ended();  // so that no error identifies a rank that has ended
             });
       }
     });
   }
 };
 
-/// Memory of the rank that fails is freed while peers may be reading it.
+/// Frees memory of the failing rank while peers may be reading it.
 struct ARankThatFailsDuringAnExchangeFreesTheOthers {
   static constexpr const char* asked =
       "where a rank throws while an all_to_all is in flight, its memory is freed after peers have read it, and "

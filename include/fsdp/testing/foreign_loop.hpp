@@ -1,29 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The suite of a loop with forward and backward of its own (tessera/fsdp/sharded.hpp): results agree under every kind
-/// of strategy and with one rank; pieces are divided by the samples of the step; its memory is what was planned; an
-/// exception or a rank that gives up, at any computation, leaves no trace. It needs neither modules nor models.
+/// The suite of a user-defined training loop (tessera/fsdp/sharded.hpp): results agree under every kind of strategy and
+/// with one rank; the contribution of each piece is divided by the samples of the step; the loop uses the planned
+/// memory; an exception or a rank that forfeits, at any computation, has no lasting effect. It needs neither modules
+/// nor models.
 ///
 ///     struct MyLoop {
 ///       static std::vector<fsdp::Unit> units();
-///       /// Forward and backward of piece `piece` of a step's `pieces`. Returns its part of the step's loss.
+///       /// Runs forward and backward of piece `piece` of `pieces`. Returns its contribution to the step's loss.
 ///       template <class Pass>
 ///       static double compute(Pass& pass, int step, int piece, int pieces);
 ///     };
 ///     INSTANTIATE_TYPED_TEST_SUITE_P(Mine, ForeignLoopSuite, MyLoop);
 ///
-/// `compute` calls what fsdp::Pass has: forward, backward, both, enter, next, poll and progress. It must depend on
-/// nothing but its arguments and the weights. The parts of all pieces add up to the loss, and so do gradients: a piece
-/// is divided by the step's samples, not by its own. Either the pieces share the samples of a step out, or each has its
-/// own, the same whatever the number of pieces. A step has up to 6 pieces, and the loop is trained some 100 times for 3
-/// steps by gradient descent: make it small.
+/// `compute` calls the members of fsdp::Pass: forward, backward, both, enter, next, poll and progress. It must depend
+/// only on its arguments and the weights. The contributions of all pieces add up to the loss, and likewise for
+/// gradients: a piece divides by the samples of the step, not by its own samples. The pieces either divide the samples
+/// of a step among them, or each has its own samples, which are the same for any number of pieces. A step has up to 6
+/// pieces, and the loop is trained about 100 times for 3 steps by gradient descent, so make it small.
 ///
 /// Optional members: `static fsdp::Order order()`, the order of computations (default: the chain of the units);
 /// `static fsdp::UnitOptions unit_options()`, such as frozen tensors; `static constexpr double lr`, a learning rate
 /// other than 0.01 of gradients with a norm of at most 1.
 #pragma once
 
-#include <tessera/fsdp/core/language.hpp>  // before all others
+#include <tessera/fsdp/core/language.hpp>  // must precede all other includes
 
 #include <algorithm>
 #include <cmath>
@@ -49,14 +50,14 @@ inline constexpr std::string_view foreign_ends_without_error = "a loop of one's 
 
 namespace detail {
 
-/// Trains. An error of the run is a failure, and nothing is returned.
+/// Trains the loop. An error of the run is a failure, and nullopt is returned.
 template <class Loop, class Strategy>
 std::optional<RunResult> trained(const ForeignRun<Strategy>& run) {
   return result_of(
       foreign_ends_without_error, run.in_words(), [&] { return run_foreign<Loop>(run); }, "an error: ");
 }
 
-/// Trains and checks that the result is `expected`, to the bit.
+/// Trains the loop and checks that the result is bit-identical to `expected`.
 template <class Loop, class Strategy>
 bool expect_foreign(std::string_view asked, const ForeignRun<Strategy>& run, const RunResult& expected) {
   const auto found = trained<Loop>(run);
@@ -69,7 +70,7 @@ inline ForeignRun<RunTimeAny> foreign_fsdp2(int ranks, int micro_batches) {
 
 }  // namespace detail
 
-/// Checks that ranks have the results of one rank, and strategies those of each other.
+/// Checks that several ranks get the results of one rank, and that all strategies get the same results.
 template <class Loop>
 void check_foreign_strategies() {
   constexpr std::string_view equal =
@@ -99,8 +100,8 @@ void check_foreign_strategies() {
          expect_near(*first, sharded(4, 1, {hybrid})));
 }
 
-/// Checks that every tensor that is trained gets a gradient: three steps change it, and nothing that is frozen, with
-/// each unit frozen once.
+/// Checks that every trainable tensor gets a gradient: three steps change all trainable tensors and no frozen tensor.
+/// Each unit is frozen once.
 template <class Loop>
 void check_foreign_gradients() {
   constexpr std::string_view asked =
@@ -142,8 +143,8 @@ void check_foreign_gradients() {
 
 namespace detail {
 
-/// Returns the loss and the gradients, in place of weights, of the first `computed` pieces of a step of `pieces` with
-/// the first weights, on one rank.
+/// Returns the loss and, in place of weights, the gradients of the first `computed` pieces of a step of `pieces`,
+/// computed with the initial weights on one rank.
 template <class Loop>
 RunResult foreign_gradients(int pieces, int computed) {
   RunResult result;
@@ -162,8 +163,8 @@ RunResult foreign_gradients(int pieces, int computed) {
   return result;
 }
 
-/// Whether loss and gradients are `factor` times those of another step, within 1e-5 of the loss and of a tensor's
-/// largest gradient, and 1e-6 of the largest of all.
+/// Whether loss and gradients are `factor` times the loss and gradients of another step. The tolerance is 1e-5 of the
+/// loss, and for gradients 1e-5 of the tensor's largest gradient plus 1e-6 of the largest gradient of all.
 inline bool is_multiple(const RunResult& found, double factor, const RunResult& of) {
   double largest = 0;
   for (const auto& [name, gradients] : of.weights)
@@ -183,9 +184,10 @@ inline bool is_multiple(const RunResult& found, double factor, const RunResult& 
 
 }  // namespace detail
 
-/// Checks that a piece's part is divided by the samples of the step: a step of one piece is compared with steps of two
-/// and of six. Where pieces share the samples of a step out, all steps have one loss and one gradient. Where each has
-/// its own, the first piece's part shrinks by one factor as other pieces join it.
+/// Checks that the contribution of a piece is divided by the samples of the step: a step of one piece is compared with
+/// steps of two and of six. If pieces divide the samples of a step among them, all steps have the same loss and
+/// gradients. If each piece has its own samples, loss and gradients of the first piece shrink by the same factor as
+/// other pieces are added.
 template <class Loop>
 void check_foreign_shares() {
   constexpr std::string_view asked =
@@ -216,7 +218,7 @@ void check_foreign_shares() {
   }
 }
 
-/// Checks that every rank holds the bytes that were planned.
+/// Checks that every rank uses the planned bytes.
 template <class Loop>
 void check_foreign_bytes() {
   const auto check = [](const auto& run) {
@@ -228,8 +230,8 @@ void check_foreign_bytes() {
   check(ForeignRun<RunTimeAny>{.ranks = 2, .strategy = {Replicated{}}});
 }
 
-/// Checks that an exception in any computation, if all ranks throw and catch it, changes nothing of the step that is
-/// then made again, and of those that follow.
+/// Checks that an exception in any computation, if all ranks throw and catch it, affects neither the step, which is
+/// then repeated, nor later steps.
 template <class Loop>
 void check_foreign_exceptions() {
   constexpr std::string_view asked =
@@ -242,7 +244,7 @@ void check_foreign_exceptions() {
     if (!detail::expect_foreign<Loop>(asked, run, *expected)) return;
 }
 
-/// Checks that a rank that forfeits in any computation makes all skip the step, and nothing else.
+/// Checks that a rank that forfeits in any computation makes all ranks skip the step, and has no other effect.
 template <class Loop>
 void check_foreign_forfeits() {
   constexpr std::string_view asked =

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Trains a loop of one's own over Threads and returns the results, which its suite compares
+/// Trains a user-defined loop over Threads and returns the results, which its suite compares
 /// (tessera/fsdp/testing/foreign_loop.hpp). Contains no tests.
 #pragma once
 
-#include <tessera/fsdp/core/language.hpp>  // before all others
+#include <tessera/fsdp/core/language.hpp>  // must precede all other includes
 
 #include <cstddef>
 #include <limits>
@@ -28,12 +28,12 @@ namespace detail {
 FSDP_HAS_MEMBER(order)
 FSDP_HAS_MEMBER(unit_options)
 
-/// Thrown at a computation.
+/// The exception that is thrown at a computation.
 struct Interruption : std::runtime_error {
   Interruption() : std::runtime_error("thrown by the test") {}
 };
 
-/// A pass that throws an Interruption in computation number `at`, from 0; -1: in none.
+/// A pass that throws an Interruption in computation number `at`, counted from 0; never if `at` is -1.
 template <class Stack>
 class InterruptedPass {
  public:
@@ -59,20 +59,20 @@ class InterruptedPass {
 
 }  // namespace detail
 
-/// How a loop is run.
+/// Configuration of a run of the loop.
 template <class Strategy>
 struct ForeignRun {
   int ranks = 1;
   int micro_batches = 1;
   Strategy strategy = {};
-  std::vector<int> steps = {0, 1, 2};  ///< numbers of the steps that are made
-  int interrupted = -1;                ///< computation of `interrupted_step` that throws
+  std::vector<int> steps = {0, 1, 2};  ///< numbers of the steps to run
+  int interrupted = -1;                ///< number of the computation of `interrupted_step` that throws; -1: none throws
   int interrupted_step = 1;
-  int forfeits = -1;             ///< the rank that throws and gives up the pass; -1: all throw, and make the step again
-  std::string frozen_unit = {};  ///< if given, its tensors are frozen
-  std::vector<std::string> frozen = {};  ///< besides the tensors that the loop itself freezes
+  int forfeits = -1;             ///< rank that throws and forfeits the step; -1: all ranks throw, and repeat the step
+  std::string frozen_unit = {};  ///< name of the unit whose tensors are frozen; empty: none
+  std::vector<std::string> frozen = {};  ///< tensors to freeze in addition to those that the loop itself freezes
 
-  /// Returns the run as text.
+  /// Returns a description of the run.
   std::string in_words() const {
     std::string text = message(ranks, ranks == 1 ? " rank, " : " ranks, ", micro_batches,
                                micro_batches == 1 ? " micro-batch, " : " micro-batches, ", policy_text(strategy),
@@ -109,9 +109,9 @@ ShardedSettings<optim::Sgd> foreign_settings(int micro_batches) {
   return settings;
 }
 
-/// Calls train(sharded, rank, result) on every rank, which returns the losses of the steps it makes and may add to rank
-/// 0's result, and returns losses, weights and bytes. Asks units() again for the plan: it must return the same.
-/// Rethrows the error of the first rank that failed.
+/// Calls train(sharded, rank, result) on every rank. `train` returns the losses of the steps that it runs, and may add
+/// to the result of rank 0. Returns losses, weights and bytes. Calls units() again for the plan, and expects the same
+/// units. Rethrows the error of the first rank that failed.
 template <class Units, class Strategy, class Optimizer, class Train>
 RunResult run_sharded(int ranks, Units units, const Strategy& strategy, const ShardedSettings<Optimizer>& settings,
                       Train train) {

@@ -24,7 +24,7 @@ inline std::string in_words(const Shape& shape) {
 }
 
 /// Owns a tensor with the usual alignment, with guard elements around it and in the `gap` elements after each row. The
-/// tensor's elements initially hold the guard value too.
+/// elements of the tensor are initialised with the guard value too.
 template <class T>
 class Guarded {
  public:
@@ -57,7 +57,7 @@ class Guarded {
     return found;
   }
 
-  /// Returns text that says where a guard was overwritten; empty if none was.
+  /// Returns text that describes where a guard was overwritten; empty if none was.
   std::string touched() const {
     std::vector<bool> inside(memory_.size());
     for (std::int64_t i = 0; i < numel(); ++i) inside[at(i)] = true;
@@ -74,7 +74,7 @@ class Guarded {
   }
 
  private:
-  static constexpr std::int64_t margin = 128;  ///< elements: half of them before the tensor, the rest or more behind it
+  static constexpr std::int64_t margin = 128;  ///< guard elements: half before the tensor, the rest or more after it
 
   std::size_t at(std::int64_t i) const {
     const std::int64_t place = gap_ == 0 ? i : i / shape_[1] * (shape_[1] + gap_) + i % shape_[1];

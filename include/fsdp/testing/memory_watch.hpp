@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Checks, while a schedule runs, that a ShardedModule's weights and gradients are where they must be.
+/// Checks, while a schedule runs, that a ShardedModule's weights and gradients are in the expected memory.
 ///
 ///     testing::MemoryWatch<Model> watch(module);
 ///     Executor<Model> executor(module, watch.observer());
 ///
-/// Every computation must find its weights gathered in one of the slots that the schedule planned (or at rest, if
-/// nothing is gathered), and every reduction its gradients likewise. A violation fails the running test.
+/// Every computation must find its weights unsharded in one of the slots that the schedule planned (or in their buffer
+/// at rest, if no all-gather is needed); likewise, every reduction must find its gradients. A violation fails the
+/// running test.
 #pragma once
 
 #include <cmath>
@@ -31,7 +32,7 @@ struct Range {
   const void* begin = nullptr;
   const void* end = nullptr;
 
-  /// Whether `inner` lies inside.
+  /// Whether `inner` lies inside this range.
   bool holds(const Range& inner) const {
     const std::less_equal<const void*> before;
     return begin != nullptr && before(begin, inner.begin) && before(inner.end, end);
@@ -44,18 +45,19 @@ Range range_of(const T* data, std::int64_t elements) {
   return {data, data + elements};
 }
 
-/// The `full` memory that a communicator was last given, by the label's unit.
+/// For each unit (by its label): the `full` memory that the communicator was last given.
 struct Moved {
   std::map<int, Range> gathered, reduced;
 };
 
-/// A watch over one module. Give its observer() to the module's Executor.
+/// Watches one module. Give its observer() to the module's Executor.
 template <class Model>
 class MemoryWatch {
  public:
   using Module = ShardedModel<Model>;
 
-  /// `module` must outlive it. Fails the running test if the module's slots are not those of its schedules.
+  /// `module` must outlive this object. Fails the running test if the module's slots differ from those of its
+  /// schedules.
   explicit MemoryWatch(Module& module) : module_(module), gradients_(module.groups().size()) {
     sharding::SlotSizes sizes;
     for (const auto pass : {sharding::Pass::train, sharding::Pass::evaluate})
@@ -77,7 +79,7 @@ class MemoryWatch {
         });
   }
 
-  /// Fills all gradients with NaN, so that reading what a step has not written is found.
+  /// Fills all gradients with NaN, which reveals reads of gradients that the step has not written.
   void fill_gradients_with_nan() {
     for (auto& group : module_.groups())
       if (group.facts().trainable) fill(group.summed_gradient().data(), group.summed_gradient().size());
@@ -88,7 +90,7 @@ class MemoryWatch {
     module_.synchronize();
   }
 
-  /// Returns the observer for an Executor, which the watch must outlive.
+  /// Returns the observer for an Executor. The watch must outlive the Executor.
   Observer observer() {
     return {.before = [](void* self, const sharding::Task& task) { static_cast<MemoryWatch*>(self)->before(task); },
             .after = [](void* self, const sharding::Task& task) { static_cast<MemoryWatch*>(self)->after(task); },
@@ -101,7 +103,7 @@ class MemoryWatch {
   std::int64_t weight_slots() const { return static_cast<std::int64_t>(weight_slots_.size()); }
   std::int64_t gradient_slots() const { return static_cast<std::int64_t>(gradient_slots_.size()); }
   /// @}
-  /// Number of views that were checked. 0 means that the watch saw nothing.
+  /// Number of views that were checked. 0 means that the watch was never called.
   std::int64_t checked() const { return checked_; }
 
  private:
@@ -153,8 +155,8 @@ class MemoryWatch {
   static std::string words(int index, std::string_view what) { return message(what, " of group ", index); }
   std::int64_t count(int index) { return static_cast<std::int64_t>(group(index).parameters().size()); }
 
-  /// Checks that a view lies in the buffer at rest if nothing is communicated; else in a slot, and in the memory that
-  /// the communicator was given.
+  /// Checks that a view lies in the buffer at rest if nothing is communicated. Otherwise it must lie in a slot, and in
+  /// the memory that the communicator was given.
   void expect_inside(const Range& view, const std::vector<Range>& slots, int index, const Range& rest, bool weight) {
     ++checked_;
     const std::string where = words(index, weight ? "a weight" : "a gradient");

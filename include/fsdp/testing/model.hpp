@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The suite of a model: it learns; results agree under every kind of strategy and tiling; gradients are the
-/// derivatives of its loss; its memory is what was planned, whatever its batches carry; a checkpoint holds its full
+/// derivatives of its loss; its memory is as planned, whatever its batches contain; a checkpoint contains its full
 /// state.
 ///
 ///     struct MyModel {
@@ -16,11 +16,11 @@
 ///     };
 ///     INSTANTIATE_TYPED_TEST_SUITE_P(Mine, ModelSuite, MyModel);
 ///
-/// Optional members: `static constexpr double learns_to`, the largest part of the first loss that may be left after 30
-/// steps (default 0.7); `static std::vector<tiling::RunTimeTiling> tilings()`, in addition to those that are always
-/// tested; `static std::filesystem::path golden()`, a folder with the model's config.json and model.safetensors, and
-/// with expected.safetensors, which another program computed in float64: `loss`, the mean over the targets of the
-/// batches of one rank, and its gradients as `grad.NAME`.
+/// Optional members: `static constexpr double learns_to`, the largest fraction of the initial loss that may remain
+/// after 30 steps (default 0.7); `static std::vector<tiling::RunTimeTiling> tilings()`, tested in addition to the
+/// default tilings; `static std::filesystem::path golden()`, a folder with the model's config.json and
+/// model.safetensors, and with expected.safetensors, which another program computed in float64. It contains `loss`, the
+/// mean over the targets of the batches of one rank, and its gradients as `grad.NAME`.
 #pragma once
 
 #include <cstdint>
@@ -68,7 +68,7 @@ std::string words_of(int ranks, const Task& task) {
                  task.tiling.text(), task.units.recompute ? ", blocks recomputed" : "");
 }
 
-/// Trains. An error of the run is a failure, and nothing is returned.
+/// Trains the model. An error of the run is a failure, and nullopt is returned.
 template <class Task>
 std::optional<RunResult> trained(std::string_view asked, int ranks, const Task& task, const ModelRunOptions& options) {
   return result_of(asked, words_of(ranks, task), [&] { return train_model(ranks, task, options); });
@@ -95,7 +95,7 @@ void check_model_listing() {
   });
 }
 
-/// Checks that the loss falls to `learns_to` times the first loss within 30 steps.
+/// Checks that the loss falls to `learns_to` times the initial loss within 30 steps.
 template <class Tested>
 void check_model_learns() {
   double part = 0.7;
@@ -108,7 +108,7 @@ void check_model_learns() {
          message("losses from ", in_words(found->losses.front()), " to ", in_words(found->losses.back())));
 }
 
-/// Checks that strategies on one and on two axes, and tilings, give the same losses.
+/// Checks that tilings, and strategies on one and on two axes, give the same losses.
 template <class Tested>
 void check_model_strategies() {
   constexpr std::string_view equal = "ranks that add in the same order have the same losses, to the bit";
@@ -153,7 +153,7 @@ void check_model_gradients() {
   check(1, task_of<Tested>(RunTimeAny{Zero3{}}, tiling::RunTimeTiling::tokens(5)));
 }
 
-/// Checks that every rank takes the planned bytes.
+/// Checks that every rank uses the planned bytes.
 template <class Tested>
 void check_model_bytes() {
   const auto check = [](int ranks, const auto& task) {
@@ -166,22 +166,22 @@ void check_model_bytes() {
   check(4, task_of<Tested>(detail::hybrid()));
 }
 
-/// Checks that a step's memory is planned whatever its batches carry: noise, packed documents, targets that do not
-/// count, fewer sequences. Batches carry what members of their type allow (tessera/fsdp/testing/model_loads.hpp).
+/// Checks that the plan of a step's memory covers all kinds of batches: with noise, packed documents, ignored targets,
+/// or fewer sequences. A batch contains what the members of its type allow (tessera/fsdp/testing/model_loads.hpp).
 template <class Tested>
 void check_model_loads() {
   constexpr std::string_view same = "a step takes what a dry run (device Meta) of the same batches takes";
   constexpr std::string_view most = "a plan is what the step takes whose batches take the most";
   const auto check = [&](int ranks, const auto& task) {
     const std::string words = detail::words_of(ranks, task);
-    LoadBytes largest;  // of rank 0
+    LoadBytes largest;  // load with the largest memory on rank 0
     for (const Load& load : all_loads(task.size.sequences)) {
       const std::string where = message(words, ", ", load.in_words());
       std::vector<LoadBytes> bytes;
       if (!report_errors(model_ends_without_error, where, [&] { bytes = bytes_of_load(ranks, task, load); })) return;
       for (std::size_t rank = 0; rank < bytes.size(); ++rank) {
         const auto [taken, on_meta, planned] = bytes[rank];
-        // Meta cannot read targets, and takes all of them to count.
+        // Meta cannot read targets, and assumes that all of them count.
         if (load.targets == Counting::every ? taken != on_meta : taken > on_meta)
           return void(fail(same, message(where, ", rank ", rank),
                            message("the arena's peak is ", taken, " bytes, on Meta ", on_meta)));
@@ -208,7 +208,7 @@ void check_model_resumes() {
                 });
 }
 
-/// Checks the loss and gradients of golden()'s weights against the expected values.
+/// Checks the loss and gradients for the weights in golden() against the expected values.
 template <class Tested>
 void check_model_golden() {
   if constexpr (detail::has_golden<Tested>()) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Helpers of the suite of models: what a model's batches may carry, and the memory of a step on such batches, on this
-/// device and on Meta. Contains no tests.
+/// Helpers of the suite of models: the possible contents of a model's batches, and the memory of a step on such
+/// batches, on this device and on Meta. Contains no tests.
 #pragma once
 
 #include <algorithm>
@@ -26,17 +26,17 @@
 
 namespace fsdp::testing {
 
-/// Which targets of a batch count.
+/// Which targets of a batch contribute to the loss.
 enum class Counting : std::uint8_t { every, some, none };
 
-/// What a step's batches carry.
+/// Properties of the batches of a step.
 struct Load {
-  bool noise = false;      ///< set_noise was called
-  bool documents = false;  ///< every token is a document
+  bool noise = false;      ///< whether set_noise was called
+  bool documents = false;  ///< whether each token is a separate document
   Counting targets = Counting::every;
-  std::int64_t sequences = 0;  ///< in each micro-batch
+  std::int64_t sequences = 0;  ///< number of sequences in each micro-batch
 
-  /// Returns the load as text, for messages.
+  /// Returns a description of the load, for messages.
   std::string in_words() const {
     constexpr std::string_view counting[] = {"every target counts", "some targets count", "no target counts"};
     return message(sequences, sequences == 1 ? " sequence" : " sequences", ", ", noise ? "with" : "without", " noise, ",
@@ -49,13 +49,13 @@ namespace detail {
 template <class T>
 requires std::is_arithmetic_v<T>
 void element_of(Tensor<const T>);
-/// A batch whose targets are numbers, of which a negative or NaN one does not count.
+/// A batch whose targets are numbers. A negative or NaN target is ignored.
 template <class Batch>
 concept HasMarkedTargets = requires(Batch batch) {
   element_of(batch.targets);
 };
 
-/// A target of this type that does not count.
+/// Returns a value of this type that marks an ignored target.
 template <class T>
 constexpr T ignored_target() {
   if constexpr (std::is_floating_point_v<T>)
@@ -64,7 +64,7 @@ constexpr T ignored_target() {
     return T(-1);
 }
 
-/// Cuts a tensor with rows of `of` sequences to those of the first `sequences`.
+/// Cuts a tensor with the rows of `of` sequences to the rows of the first `sequences`.
 template <class T>
 void keep_first(Tensor<T>& rows, std::int64_t sequences, std::int64_t of) {
   rows = rows.slice(0, rows.shape()[0] / of * sequences);
@@ -72,11 +72,11 @@ void keep_first(Tensor<T>& rows, std::int64_t sequences, std::int64_t of) {
 
 }  // namespace detail
 
-/// Micro-batches that carry a load, made of others; owns the memory of what they carry.
+/// Micro-batches with a given load, derived from other micro-batches. Owns the memory that they refer to.
 template <class Batch>
 class LoadedBatches {
  public:
-  /// `given` must outlive it.
+  /// `given` must outlive this object.
   LoadedBatches(const std::vector<Batch>& given, const Load& load) : load_(load), batches_(given) {
     for (Batch& batch : batches_) {
       if (load.sequences < batch.sequences) cut(batch);
@@ -91,8 +91,8 @@ class LoadedBatches {
   /// Returns the micro-batches.
   const std::vector<Batch>& batches() const { return batches_; }
 
-  /// Whether batches of this type can carry the load: they have the members for it, they count the targets that are
-  /// left, and the model takes them.
+  /// Whether batches of this type can have the load: they have the necessary members, they count the remaining targets,
+  /// and the model accepts them.
   template <class Model>
   bool possible(const Model& model, std::int64_t sequence_length) const {
     for (const Batch& batch : batches_) {
@@ -108,7 +108,7 @@ class LoadedBatches {
   }
 
  private:
-  /// Cuts the members that library and examples have; other members make the model refuse the batch.
+  /// Cuts the members that the library and the examples use. If a batch has other members, the model rejects it.
   void cut(Batch& batch) {
     if constexpr (requires { detail::keep_first(batch.targets, 1, 1); }) {
       const std::int64_t of = batch.sequences;
@@ -158,11 +158,11 @@ class LoadedBatches {
   Load load_;
   bool possible_ = true;
   std::vector<Batch> batches_;
-  std::vector<std::vector<std::byte>> memory_;      ///< of marked targets; moving a vector keeps its elements
-  std::vector<std::vector<std::int64_t>> lengths_;  ///< of documents
+  std::vector<std::vector<std::byte>> memory_;      ///< memory of marked targets; a move keeps its address
+  std::vector<std::vector<std::int64_t>> lengths_;  ///< lengths of documents, in tokens
 };
 
-/// Returns the loads that batches of `sequences` sequences and of fewer may have, for every type of batch.
+/// Returns the loads to test for batches of `sequences` sequences and of fewer, for every type of batch.
 inline std::vector<Load> all_loads(std::int64_t sequences) {
   std::vector<Load> loads;
   for (const std::int64_t count : {sequences, (sequences + 1) / 2}) {
@@ -175,7 +175,8 @@ inline std::vector<Load> all_loads(std::int64_t sequences) {
   return loads;
 }
 
-/// Bytes of a rank's arena: at their peak in a step and an evaluation, on Meta for the same batches, and planned.
+/// Bytes of a rank's arena: the peak in a step and an evaluation on this device, the same on Meta, and the planned
+/// bytes.
 struct LoadBytes {
   std::int64_t taken = 0, on_meta = 0, planned = 0;
 };
@@ -188,7 +189,7 @@ void step_and_evaluate(Training& training, const Batches& batches) {
   for (const auto& batch : batches) training.executor().evaluate(batch);
 }
 
-/// The peak of the same on Meta, as one rank of `ranks`.
+/// Returns the same peak on Meta, as one rank of `ranks`.
 template <class Model, class Task, class Batches>
 std::int64_t peak_on_meta(const Task& task, const plan::Request& request, const Batches& batches) {
   using MetaModel = typename Model::template On<MetaStack<typename Model::Stack>>;
@@ -209,8 +210,8 @@ std::int64_t peak_on_meta(const Task& task, const plan::Request& request, const 
 
 }  // namespace detail
 
-/// Returns the bytes of every rank's step on batches with this load; none if batches of this type cannot carry it.
-/// Rethrows the error of the first rank that failed.
+/// Returns the bytes of every rank for a step on batches with this load. The list is empty if batches of this type
+/// cannot have the load. Rethrows the error of the first rank that failed.
 template <class Model, class Data>
 std::vector<LoadBytes> bytes_of_load(int ranks, const ModelTask<Model, Data>& task, const Load& load) {
   using Comm = comm::Threads<>;

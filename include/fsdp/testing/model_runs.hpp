@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Helpers of the suites of models and optimizers: train any model over Threads, also between two checkpoints, and
-/// compare its gradients with differences of its loss. Contains no tests.
+/// Helpers of the suites of models and optimizers: train any model over Threads, optionally with a resume between two
+/// checkpoints, and compare its gradients with finite differences of its loss. Contains no tests.
 #pragma once
 
 #include <algorithm>
@@ -35,7 +35,7 @@ namespace fsdp::testing {
 template <class Sharding>
 using ModelStack = Stack<Sharding, comm::Threads<>, Fp32, tiling::RunTimeTiling>;
 
-/// A model and its training data: `Data(rank, config)` holds one rank's micro-batches as `batches`.
+/// A model and its training data: `Data(rank, config)` has the micro-batches of one rank as `batches`.
 template <class ModelT, class DataT>
 struct ModelTask {
   using Model = ModelT;
@@ -50,17 +50,17 @@ struct ModelTask {
   Data data(int rank) const { return Data(rank, config); }
 };
 
-/// Options of a run.
+/// Options of a training run.
 struct ModelRunOptions {
-  int steps = 8;  ///< in total, including those before the checkpoint that it resumes from
+  int steps = 8;  ///< total number of steps, including those before the checkpoint from which the run resumes
   double lr = 1e-2;
   std::filesystem::path save_to = {};
   std::filesystem::path resume = {};
-  bool noise = false;  ///< batches get noise, if they can have it, as from the trainer
+  bool noise = false;  ///< whether batches get noise, as from the trainer, if their type supports it
 };
 using ModelRunResult = RunResult;
 
-/// Saves weights and optimizer state of a train::Training, bit-exactly. Collective.
+/// Saves weights and optimizer state of a train::Training without loss of precision. Collective.
 template <class Training>
 void save_training(Training& training, const std::filesystem::path& folder) {
   auto& module = training.module();
@@ -79,7 +79,7 @@ void restore_training(Training& training, const std::filesystem::path& folder) {
 
 namespace detail {
 
-/// Puts this rank's pieces of weights and states into the run's whole tensors.
+/// Copies this rank's pieces of weights and states into the unsharded tensors of the result.
 template <class Training>
 void collect(Training& training, RunResult& run) {
   const auto& shards = training.module().shards();
@@ -105,7 +105,7 @@ struct NothingAfter {
   void operator()(Training&) const {}
 };
 
-/// Trains a ModelTask, or what has its members, on `ranks` ranks, calls after(training) after the last step, and
+/// Trains a ModelTask, or a type with its members, on `ranks` ranks, calls after(training) after the last step, and
 /// evaluates. Rethrows the error of the first rank that failed.
 template <class Task, class Optimizer = optim::RunTimeOptimizer, class After = NothingAfter>
 RunResult train_model(int ranks, const Task& task, const ModelRunOptions& options = {}, const Optimizer& optimizer = {},
@@ -141,7 +141,8 @@ RunResult train_model(int ranks, const Task& task, const ModelRunOptions& option
   return result;
 }
 
-/// Sets weights to values in (-scale, scale), those of norms around 1, so that biases and norms have an effect.
+/// Sets weights to values in (-scale, scale), and weights of norms to values around 1, so that biases and norms have an
+/// effect.
 template <class Module>
 void spread_weights(Module& module, double scale) {
   for (const auto& piece : module.shards()) {
@@ -156,12 +157,13 @@ void spread_weights(Module& module, double scale) {
   module.sync_model_weights();
 }
 
-/// An element of a parameter. All ranks that hold it move it together: a replica alone would be another model.
+/// An element of a parameter, to be perturbed. All ranks that store it perturb it together: if one replica did so
+/// alone, the replicas would be different models.
 struct MovedElement {
-  std::uint64_t name = 0;  ///< hash of the parameter's
-  std::int64_t index = 0;  ///< in the whole parameter
+  std::uint64_t name = 0;  ///< hash of the parameter's name
+  std::int64_t index = 0;  ///< index in the unsharded parameter
 
-  /// Returns this rank's copy of it, or nullptr.
+  /// Returns this rank's copy of the element, or nullptr.
   template <class Module>
   float* in(Module& module) const {
     for (const auto& piece : module.shards())
@@ -200,7 +202,7 @@ void check_model_gradients(std::string_view where, int ranks, const ModelTask<Mo
       return comm::sum_over_ranks(communicator, sum, {"test"});
     };
     training.executor().train(data.batches, 1.0f);
-    auto most = static_cast<std::int64_t>(module.shards().size());  // of any rank: all evaluate equally often
+    auto most = static_cast<std::int64_t>(module.shards().size());  // maximum over ranks: all evaluate equally often
     comm::reduce(communicator, std::span<std::int64_t>(&most, 1), comm::Reduction::max, {"test"});
     for (int owner = 0; owner < communicator.size(); ++owner)
       for (std::size_t p = 0; p < static_cast<std::size_t>(most); ++p) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The suite of a module: gradients are the derivatives of its values, tiling changes nothing, and it touches only its
-/// own memory.
+/// The suite of a module: gradients are the derivatives of its values, results do not depend on tiling, and it accesses
+/// only its own memory.
 ///
 ///     struct MyMlp {
 ///       template <class L>
@@ -9,9 +9,10 @@
 ///     };
 ///     INSTANTIATE_TYPED_TEST_SUITE_P(Mine, ModuleSuite, MyMlp);
 ///
-/// Optional members: `static std::vector<ModuleSizes> sizes()`, if the default sizes do not fit; and, for a block that
-/// reads what its model's entry makes, `template <class L> static Shared share(nn::Context<L>&, const ModuleSizes&)`.
-/// If the struct has a type `Sizes` with the members of ModuleSizes, all three functions use that instead.
+/// Optional members: `static std::vector<ModuleSizes> sizes()`, if the default sizes are not suitable; and, for a block
+/// that reads data that its model's entry creates, `template <class L> static Shared share(nn::Context<L>&, const
+/// ModuleSizes&)`. If the struct has a type `Sizes` with the members of ModuleSizes, all three functions use that type
+/// instead.
 #pragma once
 
 #include <algorithm>
@@ -52,8 +53,9 @@ std::vector<nn::Parameter> module_parameters(const SizesOf<Tested>& sizes) {
   return {list.begin(), list.end()};
 }
 
-/// Checks that y, dx and gradients agree with another run within a relative bound. Gradients of two thousandths of the
-/// largest or less, such as a query's with a single key, are rounding errors of others, and are compared on that scale.
+/// Checks that y, dx and gradients agree with another run within a relative bound. Gradients of at most two thousandths
+/// of the largest one, such as a query's gradient with a single key, are only rounding errors of larger gradients, and
+/// are compared on that scale.
 template <class Tested, class Tiling>
 bool expect_same_outcome(std::string_view asked, const ModuleCase<Tested, Tiling>& how, const ModuleOutcome& found,
                          const ModuleOutcome& expected, double bound, std::string_view more = "") {
@@ -80,7 +82,7 @@ bool expect_same_outcome(std::string_view asked, const ModuleCase<Tested, Tiling
   return true;
 }
 
-/// The sum of dy times y in float64, as a function of one number of the input or of a weight.
+/// The sum over dy times y in float64, as a function of one element of the input or of a weight.
 template <class Tested>
 class ModuleLoss {
   using Run = ModuleRun<device::Cpu, Tested, Fp32>;
@@ -114,7 +116,7 @@ class ModuleLoss {
     }
     return sum;
   }
-  /// Returns the derivative by central differences at two distances, extrapolated so that the second-order error
+  /// Returns the derivative by central differences at two step sizes, extrapolated so that the second-order error
   /// cancels.
   double derivative(std::size_t which, std::size_t element) {
     const auto difference = [&](double h) {
@@ -122,7 +124,7 @@ class ModuleLoss {
     };
     return (4 * difference(step / 2) - difference(step)) / 3;
   }
-  /// Returns the error that rounding in float may add to a derivative.
+  /// Returns the error in a derivative that rounding to float may cause.
   double noise() const { return 1e-5 * std::sqrt(size_) / step; }
 
   static constexpr double step = 0x1p-5;
@@ -134,8 +136,8 @@ class ModuleLoss {
   double size_ = 0;
 };
 
-/// Returns the elements to vary: all of them for short runs; else the one with the largest gradient and some evenly
-/// spaced ones.
+/// Returns the elements to vary: all of them for short runs; otherwise the one with the largest gradient and some
+/// evenly spaced ones.
 inline std::vector<std::size_t> elements_to_move(const Numbers& gradient, std::int64_t tokens) {
   const auto largest = std::ranges::max_element(gradient, {}, [](double value) { return std::abs(value); });
   std::vector<std::size_t> list = {static_cast<std::size_t>(largest - gradient.begin())};
@@ -146,7 +148,7 @@ inline std::vector<std::size_t> elements_to_move(const Numbers& gradient, std::i
 
 }  // namespace detail
 
-/// Checks that parameters have unique names, by which a checkpoint finds them.
+/// Checks that parameters have unique names, which identify them in a checkpoint.
 template <class Tested>
 void check_module_parameters() {
   constexpr std::string_view asked = "a module's parameters have names, each its own, and at least one element";
@@ -198,7 +200,7 @@ void check_module_gradients() {
   }
 }
 
-/// Checks that the first write of a gradient overwrites its memory and later writes add.
+/// Checks that the first write of a gradient overwrites its memory and that later writes accumulate.
 template <class Tested>
 void check_module_adds() {
   constexpr std::string_view asked =
@@ -253,7 +255,7 @@ void check_module_in_bf16() {
   }
 }
 
-/// Checks that a dry run counts what the CPU does.
+/// Checks that a dry run counts the same costs as a run on the CPU.
 template <class Tested, class Precision>
 void check_module_costs() {
   constexpr std::string_view asked =
@@ -290,7 +292,8 @@ void check_module_costs() {
       }
 }
 
-/// Checks that ranks that share the rows of a micro-batch compute what a block computes that states its stages.
+/// Checks that ranks that divide the rows of a micro-batch get the results of the whole block, for blocks that declare
+/// stages.
 template <class Tested>
 void check_module_stages() {
   constexpr std::string_view asked =

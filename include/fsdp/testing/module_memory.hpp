@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Memory for modules under test: tensors with guard elements in one flat buffer, as in a gather slot; a module's
-/// weights and gradients in such buffers; a rank's arena and stream.
+/// Memory for modules under test: tensors with guard elements in one flat buffer, as in a slot of unsharded weights; a
+/// module's weights and gradients in such buffers; a rank's arena and stream.
 #pragma once
 
 #include <array>
@@ -17,11 +17,11 @@
 
 namespace fsdp::testing {
 
-/// Whether tensors are adjacent, or each starts at a multiple of 64 elements.
+/// Whether tensors are adjacent, or each tensor starts at a multiple of 64 elements.
 enum class Placing : std::uint8_t { adjacent, padded };
 
-/// Owns tensors of one type; on a device without storage it has only their addresses. Tensors are initially NaN, guards
-/// 77.
+/// Owns tensors of one type. On a device without storage it has only their addresses. Tensors are initialised with NaN,
+/// guards with 77.
 template <class Device, class T>
 class Slot {
  public:

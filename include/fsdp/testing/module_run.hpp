@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Runs a module between two residual streams by itself: its memory, inputs and results. Contains no tests.
+/// Runs a module between two residual streams, without a model: its memory, inputs and results. Contains no tests.
 #pragma once
 
 #include <algorithm>
@@ -29,7 +29,7 @@
 
 namespace fsdp::testing {
 
-/// The sizes for which a module is constructed. All its other sizes follow from `hidden`.
+/// The sizes with which a module is constructed. All its other sizes follow from `hidden`.
 struct ModuleSizes {
   std::int64_t sequences = 1;
   std::int64_t length = 1;
@@ -39,11 +39,11 @@ struct ModuleSizes {
   std::string in_words() const { return message(sequences, " x ", length, " tokens, hidden ", hidden); }
 };
 
-/// Returns sizes with one token, with odd numbers of tokens, and with more tokens than a vector register or a team of
-/// threads takes.
+/// Returns sizes with one token, with odd numbers of tokens, and with more tokens than a vector register or a thread
+/// team processes at once.
 inline std::vector<ModuleSizes> default_module_sizes() { return {{1, 1, 12}, {1, 5, 12}, {2, 7, 24}, {3, 33, 24}}; }
 
-/// The type of a tested struct's sizes: its `Sizes` if it has that type, else ModuleSizes. `Sizes` must have the
+/// The type of a tested struct's sizes: its `Sizes` if it has that type, otherwise ModuleSizes. `Sizes` must have the
 /// members of ModuleSizes and may have more.
 template <class Tested>
 struct SizesOfTested {
@@ -57,12 +57,12 @@ struct SizesOfTested<Tested> {
 template <class Tested>
 using SizesOf = typename SizesOfTested<Tested>::type;
 
-/// Results of a run: y and dx of every micro-batch, and the sums of the weights' gradients.
+/// Results of a run: y and dx of every micro-batch, and the accumulated gradients of the weights.
 struct ModuleOutcome {
   std::vector<Numbers> y, dx, gradients;
 };
 
-/// How a module is run.
+/// Configuration of a run of a module.
 template <class Sizes, class Tiling = tiling::RunTimeTiling>
 struct TiledModuleCase {
   Sizes sizes = {};
@@ -91,8 +91,8 @@ Numbers rounded_numbers(std::uint64_t seed, std::int64_t count, double spread = 
   return list;
 }
 
-/// Returns weights that all have an effect: norms near 1, nonzero biases, matrices that preserve the magnitude of their
-/// input.
+/// Returns weights that all have an effect: weights of norms near 1, nonzero biases, matrices that preserve the
+/// magnitude of their input.
 template <class T, class Module>
 std::vector<Numbers> module_weights(const Module& module) {
   std::vector<Numbers> list;
@@ -151,7 +151,7 @@ class ModuleRun {
 
  public:
   explicit ModuleRun(const Case& how) : ModuleRun(how, std::make_shared<nn::TilePlans>(how.tiling)) {}
-  /// The same with the plans of another run of the case.
+  /// Constructs the run with the tile plans of another run of the same case.
   ModuleRun(const Case& how, std::shared_ptr<nn::TilePlans> plans)
       : rank(how.threads, arena_bytes(how, plans)),
         module(Tested::template make<L>(how.sizes)),
@@ -186,11 +186,11 @@ class ModuleRun {
   Slot<Device, Compute> stream;  // x, y, dy: [T, H] each
   typename Module::Saved saved{};
   nn::Context<L> context;
-  decltype(shared_type()) shared{};  ///< what a block reads from the entry; nn::Nothing if it reads nothing
+  decltype(shared_type()) shared{};  ///< data that the block reads from the model's entry; nn::Nothing if it reads none
 
  private:
-  /// More than twice the bytes of the dry run, so that a module that takes more than planned fails a check instead of
-  /// running out of memory. The dry run makes the plans.
+  /// More than twice the bytes of the dry run, so that a module that uses more than planned fails a check instead of
+  /// running out of memory. The dry run creates the tile plans.
   static std::int64_t arena_bytes(const Case& how, const std::shared_ptr<nn::TilePlans>& plans) {
     constexpr std::int64_t some = std::int64_t{2} << 20;
     if constexpr (Device::counts_only) {
@@ -216,7 +216,7 @@ class ModuleRun {
 };
 
 /// Runs forward and backward over micro-batches, with NaN in all memory that must not be read. Fails, and sets `good`
-/// to false, if the module touches or keeps other memory than its own.
+/// to false, if the module accesses or retains memory that it does not own.
 template <class Run>
 ModuleOutcome outcome_of(Run& run, std::string_view where, const std::vector<std::uint64_t>& seeds, bool& good) {
   using Compute = typename Run::Compute;
@@ -264,7 +264,8 @@ ModuleOutcome outcome_of(Run& run, std::string_view where, const std::vector<std
 
 inline constexpr std::string_view module_ends_without_error = "a module runs at every size without an error";
 
-/// Makes a module and runs it in this way. An error is a failure too; the returned outcome then holds what was reached.
+/// Constructs a module and runs it as configured. An error is a failure too; the outcome then contains the results so
+/// far.
 template <class Tested, class Precision, class Tiling = tiling::RunTimeTiling>
 ModuleOutcome run_module(const ModuleCase<Tested, Tiling>& how, const std::vector<std::uint64_t>& seeds, bool& good) {
   ModuleOutcome outcome;

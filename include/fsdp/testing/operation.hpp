@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The suite of operations on the CPU: correct values, no access to other memory, and exact plans.
+/// The suite of operations on the CPU: correct values, no access to other memory, and exact plans of cost and scratch.
 ///
 ///     struct MyOperations {
 ///       static std::vector<OperationCase> cases();
@@ -8,8 +8,8 @@
 ///     };
 ///     INSTANTIATE_TYPED_TEST_SUITE_P(Mine, OperationSuite, MyOperations);
 ///
-/// A struct may hold cases of many operations. These sizes find most errors: one element, no multiple of a vector
-/// register's width, and enough for a team of threads.
+/// A struct may list cases of many operations. These sizes find most errors: one element, a size that is not a multiple
+/// of a vector register's width, and a size large enough for a thread team.
 #pragma once
 
 #include <algorithm>
@@ -41,10 +41,10 @@ inline std::string words_of(const OperationCase& one, const AnyOperation& operat
 }
 inline std::string words_of_team(int threads) { return message(threads, threads == 1 ? " thread" : " threads"); }
 
-/// An operation, run once.
+/// A single run of an operation.
 class OperationRun {
  public:
-  /// Outputs initially hold `unwritten`; every byte of the kernel's scratch is `scratch_byte`.
+  /// Outputs are initialised with `unwritten`, and every byte of the kernel's scratch with `scratch_byte`.
   OperationRun(const OperationCase& one, int threads, float unwritten = std::numeric_limits<float>::quiet_NaN(),
                std::byte scratch_byte = std::byte{0xff})
       : memory_(unwritten), operation_(one.make(memory_)) {
@@ -73,7 +73,7 @@ class OperationRun {
   AnyOperation operation_;
 };
 
-/// Checks that two runs wrote the same bits.
+/// Checks that two runs wrote bit-identical outputs.
 inline bool expect_same_outputs(std::string_view asked, std::string_view where, const OperationRun& found,
                                 const OperationRun& expected) {
   for (std::size_t i = 0; i < found.tensors().size(); ++i) {
@@ -88,7 +88,7 @@ inline bool expect_same_outputs(std::string_view asked, std::string_view where, 
   return true;
 }
 
-/// Calls expect(case) until one fails. An error of a case is a failure.
+/// Calls expect(case) for every case until one fails. An error of a case is a failure.
 template <class Expect>
 void each_case(std::string_view asked, const std::vector<OperationCase>& cases, Expect expect) {
   if (cases.empty()) fail(asked, "cases()", "there is none");
@@ -140,7 +140,7 @@ inline void check_operation_values(const std::vector<OperationCase>& cases) {
   });
 }
 
-/// Checks that only outputs and scratch are written.
+/// Checks that the operation writes only outputs and scratch.
 inline void check_operation_writes(const std::vector<OperationCase>& cases) {
   constexpr std::string_view asked =
       "an operation writes the elements of its outputs, its scratch, and nothing else: no input, no gap between rows";
@@ -174,7 +174,7 @@ inline void check_operation_reads(const std::vector<OperationCase>& cases) {
   });
 }
 
-/// Checks that the bits are the same on any number of threads.
+/// Checks that results are bit-identical for any number of threads.
 inline void check_operation_teams(const std::vector<OperationCase>& cases) {
   constexpr std::string_view asked = "an operation gives the same bits on any number of threads";
   detail::each_case(asked, cases, [&](const OperationCase& one) {
@@ -189,7 +189,7 @@ inline void check_operation_teams(const std::vector<OperationCase>& cases) {
   });
 }
 
-/// Checks that tensors() lists everything that is read and written.
+/// Checks that tensors() lists everything that the operation reads and writes.
 inline void check_operation_lists(const std::vector<OperationCase>& cases) {
   constexpr std::string_view asked =
       "tensors() lists all that an operation reads and writes: devices with queues order its work by that alone";
@@ -214,7 +214,7 @@ inline void check_operation_lists(const std::vector<OperationCase>& cases) {
   });
 }
 
-/// Checks that a dry run counts the operation's cost and scratch.
+/// Checks that a dry run reports the operation's cost and scratch.
 inline void check_operation_plans(const std::vector<OperationCase>& cases) {
   constexpr std::string_view asked =
       "a dry run counts of an operation, on device::Meta, the cost and the scratch that it has on the CPU";
@@ -246,7 +246,7 @@ inline void check_operation_plans(const std::vector<OperationCase>& cases) {
   });
 }
 
-/// Checks that the bits are the same if the operation is enqueued and runs later.
+/// Checks that results are bit-identical if the operation is enqueued and runs later.
 inline void check_operation_on_queues(const std::vector<OperationCase>& cases) {
   constexpr std::string_view asked =
       "an operation that is enqueued and runs later, from a copy, gives the bits that it gives at once";
@@ -266,7 +266,7 @@ inline void check_operation_on_queues(const std::vector<OperationCase>& cases) {
   });
 }
 
-/// Checks that check() refuses tensors that do not fit together.
+/// Checks that check() rejects tensors that do not fit together.
 inline void check_operation_refuses(const std::vector<OperationCase>& refused) {
   constexpr std::string_view asked =
       "check() refuses tensors that do not fit together with a LogicError (InputError for what a user gave), before "
@@ -290,11 +290,11 @@ inline void check_operation_refuses(const std::vector<OperationCase>& refused) {
   }
 }
 
-/// The suite. Its parameter is a struct with cases(), and optionally refused(), with shapes that do not fit together.
+/// The suite. Its parameter is a struct with cases(), and optionally refused(), the shapes that do not fit together.
 template <class Tested>
 class OperationSuite : public ::testing::Test {
  protected:
-  /// The cases that check() must refuse, if the struct lists any.
+  /// Returns the cases that check() must reject; empty if the struct lists none.
   static std::vector<OperationCase> refused() {
     if constexpr (detail::has_refused<Tested>()) return Tested::refused();
     return {};

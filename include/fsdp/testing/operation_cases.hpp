@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The cases of the suite of operations: an operation at some sizes in guarded memory, and the float64 reference of its
-/// outputs.
+/// The cases of the suite of operations: an operation at given sizes in guarded memory, and the float64 reference of
+/// its outputs.
 #pragma once
 
 #include <cstddef>
@@ -28,21 +28,21 @@ namespace fsdp::testing {
 
 /// A tensor of an operation under test.
 struct OperationTensor {
-  std::string words;     ///< such as "tensor 1, an output [37, 43]"
+  std::string words;     ///< description, such as "tensor 1, an output [37, 43]"
   bool written = false;  ///< whether the operation may write it
-  double bound = 0;      ///< largest error of float arithmetic and one rounding, relative to the largest magnitude
+  double bound = 0;      ///< largest error of float arithmetic plus one rounding, relative to the largest magnitude
   const void* data = nullptr;
   std::int64_t bytes = 0;
-  std::function<std::string()> touched;             ///< returns where memory around it was written
-  std::function<Numbers()> values;                  ///< returns the present values
-  std::function<std::vector<std::byte>()> content;  ///< the same, as bytes
+  std::function<std::string()> touched;  ///< returns where memory around the tensor was written; empty if nowhere
+  std::function<Numbers()> values;       ///< returns the current values
+  std::function<std::vector<std::byte>()> content;  ///< returns the current values as bytes
 };
 
-/// Allocates the tensors of a case. Each lies alone in guarded memory and holds numbers that depend only on its place
-/// in the list. Matrices may have `gap` elements between rows.
+/// Allocates the tensors of a case. Each is in a separate guarded allocation and contains numbers that depend only on
+/// its position in the list. Matrices may have `gap` elements between rows.
 class OperationMemory {
  public:
-  /// `unwritten`: the initial value of outputs.
+  /// `unwritten`: the value with which outputs are initialised.
   explicit OperationMemory(float unwritten = std::numeric_limits<float>::quiet_NaN()) : unwritten_(unwritten) {}
   OperationMemory(const OperationMemory&) = delete;
   OperationMemory& operator=(const OperationMemory&) = delete;
@@ -58,7 +58,7 @@ class OperationMemory {
     require(shape.numel() == std::ssize(values), "input_of: ", values.size(), " values for ", shape.numel());
     return add<T>("an input", false, shape, 0, [&](std::int64_t i) { return values[static_cast<std::size_t>(i)]; });
   }
-  /// Allocates an output, which the operation must write entirely and not read.
+  /// Allocates an output. The operation must write all of it and must not read it.
   template <class T>
   Tensor<T> output(const Shape& shape, std::int64_t gap = 0) {
     return add<T>("an output", true, shape, gap, [this](std::int64_t) { return static_cast<T>(unwritten_); });
@@ -113,16 +113,16 @@ class OperationMemory {
   std::vector<OperationTensor> tensors_;
 };
 
-/// An operation of any type, on the CPU, its dry run, and the asynchronous test device.
+/// An operation of any type, which runs on the CPU, on its dry run, and on the asynchronous test device.
 class AnyOperation {
  public:
-  /// A tensor of tensors().
+  /// A tensor that tensors() lists.
   struct Listed {
     const void* data;
     bool written;
   };
 
-  /// Takes an operation of any type.
+  /// Wraps an operation of any type.
   template <class Op>
   requires(!std::is_same_v<Op, AnyOperation>) AnyOperation(const Op& op)  // implicit: a case's lambda returns it
       : on_cpu([op](device::Cpu::Stream& stream) { device::enqueue(stream, op); }),
@@ -147,11 +147,11 @@ class AnyOperation {
   std::function<void(device::Meta::Stream&)> on_meta;
   std::function<void(QueuedCpu::Stream&)> on_queue;
   std::function<std::int64_t(const device::Cpu::Stream&)> scratch_bytes;
-  std::function<void(device::Cpu::Stream&, device::Scratch)> in_scratch;  ///< the kernel alone
+  std::function<void(device::Cpu::Stream&, device::Scratch)> in_scratch;  ///< runs the kernel only
   std::string name;
   device::Cost cost;
   bool has_check;
-  std::vector<Listed> listed;  ///< what tensors() lists
+  std::vector<Listed> listed;  ///< the tensors that tensors() lists
 
  private:
   template <class T>
@@ -160,18 +160,18 @@ class AnyOperation {
   }
 };
 
-/// An operation at some sizes, and its expected results.
+/// An operation at given sizes, and its expected results.
 struct OperationCase {
-  std::string words = {};  ///< its sizes, and what distinguishes it from other cases
+  std::string words = {};  ///< its sizes, and its difference from other cases
   /// Allocates the tensors and returns the operation.
   std::function<AnyOperation(OperationMemory&)> make = {};
-  /// Computes, from the initial values of all tensors in the order of their allocation, the final values of those that
-  /// may be written, in the same order.
+  /// Computes the final values of all tensors that may be written, in the order of their allocation, from the initial
+  /// values of all tensors in the same order.
   std::function<std::vector<Numbers>(std::vector<Numbers>)> reference = {};
   /// Largest allowed error, in multiples of the error of a few roundings: 2e-6 (float), 1/256 (bf16) or 1e-12 (double)
   /// of a tensor's largest magnitude.
   double bound = 1;
-  bool same_bits = true;  ///< for any number of threads
+  bool same_bits = true;  ///< whether results are bit-identical for any number of threads
 };
 
 }  // namespace fsdp::testing

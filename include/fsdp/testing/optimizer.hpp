@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The suite of an optimizer: what one update may touch and depend on, and training over ranks.
+/// The suite of an optimizer: the memory that an update may access, the values that it may depend on, and training over
+/// ranks.
 ///
 ///     using namespace fsdp::testing;
 ///     INSTANTIATE_TYPED_TEST_SUITE_P(Mine, OptimizerSuite, mine::Lion);
@@ -42,14 +43,14 @@ inline std::vector<StrategyCase> optimizer_cases() {
           {.ranks = 3, .units = {.frozen = {"model.layers.1.*"}}}};
 }
 
-/// Other ranks may take less than is planned: they have fewer targets.
+/// Compares the bytes of the first rank only: other ranks may use less than planned, because they have fewer targets.
 inline bool expect_planned_bytes_of_first(std::string_view where, const RunResult& found) {
   return expect_planned_bytes(where, 0, found.taken[0], found.planned[0]);
 }
 
 }  // namespace detail
 
-/// Checks that ranks that step shards get the results of ranks that step everything.
+/// Checks that ranks that update shards get the results of ranks that update all parameters.
 inline void check_optimizer_on_shards(const AnyOptimizer& optimizer, double lr = 1e-2) {
   constexpr std::string_view asked =
       "ranks that step their shards alone (whole tensors, with Grain::tensors) have the losses, weights and states of "
@@ -67,7 +68,7 @@ inline void check_optimizer_on_shards(const AnyOptimizer& optimizer, double lr =
   }
 }
 
-/// Checks that one rank gets the results of three, and that the optimizer learns.
+/// Checks that one rank gets the results of three ranks, and that the optimizer learns.
 inline void check_optimizer_learns(const AnyOptimizer& optimizer, double lr = 1e-2) {
   const std::string where = message("learning rate ", lr);
   constexpr std::string_view learns = "the loss on the same tokens falls in four steps";
@@ -87,7 +88,7 @@ inline void check_optimizer_learns(const AnyOptimizer& optimizer, double lr = 1e
                                in_words(expected->losses[step]))));
 }
 
-/// Checks that checkpoints hold the optimizer's full state.
+/// Checks that checkpoints contain the optimizer's full state.
 inline void check_optimizer_resumes(const AnyOptimizer& optimizer, double lr = 1e-2) {
   constexpr std::string_view asked =
       "a run that goes on from a checkpoint has the losses, weights and states of a run that never stopped, to the "
@@ -100,7 +101,7 @@ inline void check_optimizer_resumes(const AnyOptimizer& optimizer, double lr = 1
       });
 }
 
-/// Checks an offloaded optimizer, whose pieces are stepped in chunks in host memory.
+/// Checks an offloaded optimizer, whose pieces are updated in chunks in host memory.
 inline void check_optimizer_offloads(const AnyOptimizer& optimizer, double lr = 1e-2) {
   if (optimizer.grain() == optim::Grain::tensors) return;
   constexpr std::string_view asked =
@@ -119,7 +120,7 @@ inline void check_optimizer_offloads(const AnyOptimizer& optimizer, double lr = 
 template <class Tested>
 class OptimizerSuite : public ::testing::Test {
  protected:
-  /// Calls check(optimizer) for every value.
+  /// Calls check(optimizer) for each of the optimizers.
   template <class Check>
   static void each(Check check) {
     for (const auto& optimizer : detail::optimizers_of<Tested>()) {

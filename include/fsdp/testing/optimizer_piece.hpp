@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A piece of a parameter, as an optimizer's update gets it, in guarded memory. Other numbers lie beside it, and NaN
-/// beside the gradient, as padding may hold.
+/// A piece of a parameter, as an optimizer's update receives it, in guarded memory. It is surrounded by other numbers,
+/// and the gradient by NaN, which padding may contain.
 #pragma once
 
 #include <cmath>
@@ -23,7 +23,7 @@
 
 namespace fsdp::testing {
 
-/// Returns parameters of every role, with odd sizes; the last one is large enough for a team of threads.
+/// Returns parameters of every role, with odd sizes. The last one is large enough for a thread team.
 inline const std::vector<Parameter>& stepped_parameters() {
   static const std::vector<Parameter> list = {
       {.name = "a.matrix", .shape = {37, 19}},
@@ -42,7 +42,7 @@ inline std::string words_of(const Parameter& parameter) {
   return message("parameter ", in_words(parameter.shape), ", ", roles[static_cast<int>(parameter.role)]);
 }
 
-/// Elements [begin, end) of a parameter, as one update gets them.
+/// Elements [begin, end) of a parameter, as one update receives them.
 template <class Compute>
 class OptimizerPiece {
  public:
@@ -63,8 +63,8 @@ class OptimizerPiece {
   explicit OptimizerPiece(const Parameter& parameter, std::size_t states)
       : OptimizerPiece(parameter, states, 0, parameter.shape.numel()) {}
 
-  /// Sets the gradient of step `number`, times `factor`. Gradients differ between steps, and between elements by a
-  /// factor of thousands.
+  /// Sets the gradient of step `number`, multiplied by `factor`. Gradients differ between steps, and between elements
+  /// by factors of thousands.
   void set_gradient(int number, float factor = 1) {
     gradient_.set([&](std::int64_t i) {
       const double value = number_at(static_cast<std::uint64_t>(10 + number), begin_ + i);
@@ -96,7 +96,7 @@ class OptimizerPiece {
   std::vector<float> main() const { return main_.values(); }
   std::vector<float> gradient() const { return gradient_.values(); }
   std::vector<Compute> model() const { return has_model ? model_.values() : std::vector<Compute>(); }
-  /// What steps change: main, and the states.
+  /// Returns the values that a step changes: the main weights and the states.
   std::vector<std::vector<float>> values() const {
     std::vector<std::vector<float>> list{main()};
     for (const auto& state : states_) list.push_back(state.values());
@@ -118,7 +118,7 @@ class OptimizerPiece {
     expect("the gradient", gradient_);
     return good;
   }
-  /// Checks that `model` is `main`, rounded once.
+  /// Checks that `model` equals `main` after one rounding.
   bool expect_model(std::string_view where) const {
     if constexpr (has_model) {
       std::vector<Compute> expected;
@@ -137,14 +137,14 @@ class OptimizerPiece {
   Guarded<Compute> model_;
 };
 
-/// Returns the decision of a step that checks take.
+/// Returns the decision of a taken step that the checks use.
 inline device::StepDecision decided(int taken) {
   return {.taken = taken, .lr = 0.01 * (taken + 1), .gradient_scale = taken == 2 ? 0.25f : 1.0f};
 }
 
 inline constexpr std::int64_t update_arena_bytes = std::int64_t{4} << 20;
 
-/// Runs three steps on a piece, whose gradients are `factor` times the usual ones and are scaled back.
+/// Runs three steps on a piece. Its gradients are `factor` times the usual ones, and the update scales them back.
 template <class O, class Compute>
 void take_steps(const O& optimizer, OptimizerPiece<Compute>& piece, int threads, float factor = 1) {
   TestRank<device::Cpu> rank(threads, update_arena_bytes);
@@ -156,7 +156,7 @@ void take_steps(const O& optimizer, OptimizerPiece<Compute>& piece, int threads,
   }
 }
 
-/// Compares main and states with those of other elements that begin at `begin`.
+/// Compares the main weights and states of a piece with the elements of another piece that begin at `begin`.
 inline bool expect_same_values(std::string_view asked, std::string_view where,
                                const std::vector<std::vector<float>>& found,
                                const std::vector<std::vector<float>>& expected, std::int64_t begin = 0) {
@@ -167,7 +167,7 @@ inline bool expect_same_values(std::string_view asked, std::string_view where,
   return true;
 }
 
-/// Compares a piece with the elements of another one that begin at `begin`.
+/// Compares a piece with the elements of another piece that begin at `begin`.
 template <class Compute>
 bool expect_same_piece(std::string_view asked, std::string_view where, const OptimizerPiece<Compute>& found,
                        const OptimizerPiece<Compute>& expected, std::int64_t begin = 0) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Trains with an optimizer over ranks. The stacks are compiled into the kit's library, once for all optimizers.
+/// Trains with an optimizer over ranks. The stacks are compiled once, into the testing library, for all optimizers.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,8 @@
 
 namespace fsdp::testing {
 
-/// An optimizer of any type, which steps float weights on the CPU and its dry runs. Copies copy the held optimizer.
+/// An optimizer of any type that updates float weights on the CPU and its dry runs. A copy also copies the stored
+/// optimizer.
 class AnyOptimizer {
  public:
   template <class O>
@@ -50,7 +51,7 @@ class AnyOptimizer {
   void update(Meta& stream, const Piece& piece, Decision decision) const { on_meta_(stream, piece, decision); }
 
   template <class Self, class Visitor>
-  static void visit(Self&, Visitor&&) {}  // its constants are the held optimizer's own
+  static void visit(Self&, Visitor&&) {}  // the stored optimizer visits its own constants
 
  private:
   std::string name_;
@@ -61,21 +62,21 @@ class AnyOptimizer {
   StepWork work_;
 };
 
-/// Where the optimizer's pieces are.
+/// The placement of the optimizer's pieces.
 enum class OptimizerPlace : std::uint8_t {
-  replicated,  ///< every rank steps everything
-  sharded,     ///< FullyShard; with Grain::tensors on buffer::Owned, which keeps tensors whole
-  offloaded,   ///< the same in host memory; only for Grain::elements
+  replicated,  ///< every rank updates all parameters
+  sharded,     ///< FullyShard; Grain::tensors uses buffer::Owned, which does not split tensors
+  offloaded,   ///< sharded, in host memory; only for Grain::elements
 };
 
 struct OptimizerRun {
   OptimizerPlace place = OptimizerPlace::sharded;
   StrategyCase how = {};
-  int steps = 4;  ///< in total, including those before the checkpoint that it resumes from
+  int steps = 4;  ///< total number of steps, including those before the checkpoint from which the run resumes
   double lr = 1e-2;
-  bool as_ranks = false;               ///< one rank takes, as micro-batches, the batches of as many ranks
-  std::filesystem::path save_to = {};  ///< folder for a checkpoint after the last step
-  std::filesystem::path resume = {};   ///< folder of a checkpoint to resume from
+  bool as_ranks = false;               ///< whether one rank uses the batches of several ranks as its micro-batches
+  std::filesystem::path save_to = {};  ///< folder for a checkpoint after the last step; empty: none
+  std::filesystem::path resume = {};   ///< folder of the checkpoint from which to resume; empty: none
 };
 
 /// Trains. Rethrows the error of the first rank that failed.

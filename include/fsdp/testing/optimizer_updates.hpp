@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Checks of an optimizer on pieces of single parameters, without model and ranks.
+/// Checks of an optimizer on pieces of single parameters, without a model and without ranks.
 #pragma once
 
 #include <algorithm>
@@ -47,7 +47,7 @@ void check_optimizer_names(const O& optimizer) {
   }
 }
 
-/// Checks steps and skipped steps.
+/// Checks taken steps and skipped steps.
 template <class Compute, class O>
 void check_optimizer_steps(const O& optimizer) {
   for (const Parameter& parameter : stepped_parameters())
@@ -88,8 +88,8 @@ void check_optimizer_steps(const O& optimizer) {
     }
 }
 
-/// Checks that pieces step as the whole parameter does, wherever it is cut, and whole tensors wherever they lie in
-/// memory.
+/// Checks that an update of pieces has the result of an update of the whole parameter, wherever it is cut, and that the
+/// update of a whole tensor does not depend on its place in memory.
 template <class O>
 void check_optimizer_cuts(const O& optimizer) {
   const bool cuts = optimizer.grain() == optim::Grain::elements;
@@ -138,7 +138,7 @@ void check_optimizer_scale(const O& optimizer) {
 
 namespace detail {
 
-/// What the updates of one parameter take on a device: FLOPs, bytes, scratch.
+/// The cost of the updates of one parameter on a device: FLOPs, bytes, scratch.
 struct OptimizerCounts {
   std::int64_t flops = 0, bytes = 0, peak = 0, scratch = 0;
 };
@@ -163,7 +163,7 @@ inline bool expect_counts(std::string_view asked, std::string_view where, const 
 
 }  // namespace detail
 
-/// Checks that dry runs count what the CPU does.
+/// Checks that dry runs count the same costs as the CPU.
 template <class O>
 void check_optimizer_counts(const O& optimizer) {
   using device::Cpu;
@@ -188,7 +188,7 @@ void check_optimizer_counts(const O& optimizer) {
     if (!check(float{}, parameter) || !check(bf16{}, parameter)) return;
 }
 
-/// Checks that a step can be captured once as a graph, and replayed for every step.
+/// Checks that a step can be captured once as a graph and replayed for every step.
 template <class O>
 void check_optimizer_replays(const O& optimizer) {
   constexpr std::string_view asked =
@@ -200,7 +200,7 @@ void check_optimizer_replays(const O& optimizer) {
         detail::decided(1), detail::decided(2), {.taken = 2, .lr = 0.3, .skipped = 1}, detail::decided(3)};
     detail::OptimizerPiece<float> expected(parameter, states), found(parameter, states);
     TestRank<device::Cpu> rank(1, detail::update_arena_bytes);
-    const O stepping = optimizer;  // reveals state that the optimizer keeps in itself
+    const O stepping = optimizer;  // reveals state that the optimizer stores in itself
     for (std::size_t step = 0; step < decisions.size(); ++step) {
       expected.set_gradient(static_cast<int>(step));
       expected.step(stepping, rank.stream, decisions[step]);

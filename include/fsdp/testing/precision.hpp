@@ -61,7 +61,7 @@ void check_precision_types() {
   expect(Real<typename P::Reduce>, "Reduce", type_in_words<typename P::Reduce>());
 }
 
-/// Checks that weights survive conversion: every value of a 16-bit type, every 65537th float.
+/// Checks that weights survive conversion: all values of a 16-bit type, and every 65537th float.
 template <class P>
 void check_weights_survive() {
   using Compute = typename P::Compute;
@@ -81,14 +81,14 @@ void check_weights_survive() {
   }
 }
 
-/// Returns number `i` of a sequence with different magnitudes, like gradients. All are multiples of 2^-23, which f16
-/// can hold too.
+/// Returns number `i` of a sequence whose magnitudes vary as those of gradients do. All are multiples of 2^-23, which
+/// f16 can represent.
 inline float gradient(std::uint32_t i) {
   const std::uint32_t hash = (i + 1) * 2654435761u;
   return (static_cast<float>(hash & 0xffffu) / 65536.0f - 0.25f) / static_cast<float>(1u << (hash >> 29));
 }
 
-/// Checks the rounding of single values, and sums over as many values as there may be ranks and micro-batches.
+/// Checks the rounding of single values, and of sums of as many values as there may be ranks and micro-batches.
 template <class P>
 void check_gradients_keep_their_digits() {
   using Accumulate = typename P::Accumulate;

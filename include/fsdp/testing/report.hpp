@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// How a check of the kit reports a failure: what was asked, in which case, what was found.
+/// The format in which a check of the kit reports a failure: the requirement, the case, and the result.
 ///
-/// Checks are function templates that report through `fail` and may be called one by one; the suites only call them.
-/// They may run on several threads at once, as GoogleTest's own assertions may.
+/// Checks are function templates that report through `fail` and may be called individually; the suites only call them.
+/// They may run on several threads at once, just as GoogleTest's assertions may.
 #pragma once
 
 #include <algorithm>
@@ -26,7 +26,7 @@
 namespace fsdp::testing {
 
 /// Fails the running test with three lines that can be understood without the kit's source. Returns false. The
-/// expectations below also return false on failure, and true otherwise.
+/// expectations below return false on failure and true otherwise.
 inline bool fail(std::string_view asked, std::string_view where, std::string_view found) {
   ADD_FAILURE() << "asked: " << asked << "\n case: " << where << "\nfound: " << found;
   return false;
@@ -52,7 +52,7 @@ bool same_bits(const T& a, const T& b) {
   return std::memcmp(&a, &b, sizeof(T)) == 0;
 }
 
-/// Compares element by element and reports the first difference. `which` says what the elements are.
+/// Compares element by element and reports the first difference. `which` describes the elements.
 template <class Found, class Expected>
 bool expect_values(std::string_view asked, std::string_view where, std::string_view which, const Found& found,
                    const Expected& expected) {
@@ -68,7 +68,7 @@ bool expect_values(std::string_view asked, std::string_view where, std::string_v
                       in_words(expected[first]), "; ", different, " of ", found.size(), " elements are wrong"));
 }
 
-/// Compares with a run that adds in another order: values must agree within 1e-5 of the largest one.
+/// Compares with a run that sums in another order: values must agree within 1e-5 of the largest one.
 inline bool expect_near(std::string_view asked, std::string_view where, std::string_view which,
                         const std::vector<float>& found, const std::vector<float>& expected) {
   if (found.size() != expected.size())
@@ -83,7 +83,7 @@ inline bool expect_near(std::string_view asked, std::string_view where, std::str
   return true;
 }
 
-/// The same of the losses of steps, which must agree within 1e-5 of the first loss.
+/// Compares the losses of steps in the same way: they must agree within 1e-5 of the first loss.
 inline bool expect_losses_near(std::string_view asked, std::string_view where, const std::vector<double>& found,
                                const std::vector<double>& expected) {
   if (found.size() != expected.size())
@@ -104,8 +104,7 @@ bool expect_value(std::string_view asked, std::string_view where, std::string_vi
          fail(asked, where, message(which, " is ", in_words(found), " instead of ", in_words(expected)));
 }
 
-/// Runs `call`, which must throw an Error of type E, and returns the error's text. If it does not, fails and returns
-/// "".
+/// Checks that `call` throws an Error of type E, and returns the error's text. Otherwise fails and returns "".
 template <class E, class Call>
 std::string expect_error(std::string_view asked, std::string_view where, std::string_view which, Call call) {
   try {
@@ -119,8 +118,8 @@ std::string expect_error(std::string_view asked, std::string_view where, std::st
   return "";
 }
 
-/// Runs part of a check. Returns whether it ended without an error; an error is a failure, which begins with `ended`.
-/// `where` is the case.
+/// Runs a part of a check. Returns whether it ended without an error. An error is a failure, whose message begins with
+/// `ended`. `where` is the case.
 template <class Part>
 bool report_errors(std::string_view asked, std::string_view where, Part part, std::string_view ended = "an error: ") {
   try {
@@ -132,7 +131,7 @@ bool report_errors(std::string_view asked, std::string_view where, Part part, st
 }
 
 /// FSDP_TESTED_VALUES(policies, policy, numbers, Policy) defines `policies_of<Tested>()`, which returns the values of a
-/// suite's parameter: those that its `policies()` lists, or the one of its default constructor.
+/// suite's parameter: the values that its `policies()` lists, or a single default-constructed value.
 #define FSDP_TESTED_VALUES(values, kind, numbers, Kind)                                                         \
   FSDP_HAS_MEMBER(values)                                                                                       \
   template <class Tested>                                                                                       \

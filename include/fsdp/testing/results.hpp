@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The results of a run of training, and their comparison: with another run, and with what was planned. Contains no
-/// tests.
+/// The results of a training run, and their comparison with another run and with the planned memory. Contains no tests.
 #pragma once
 
 #include <cstddef>
@@ -22,16 +21,16 @@ namespace fsdp::testing {
 
 using TensorsByName = std::map<std::string, std::vector<float>>;
 
-/// What a run over ranks leaves. A kind of run fills what it has.
+/// The results of a run over ranks. Each kind of run fills the fields that apply to it.
 struct RunResult {
   explicit RunResult(int ranks = 0) : planned(static_cast<std::size_t>(ranks)), taken(planned) {}
 
-  std::vector<double> losses;                       ///< of the steps that were taken, the same on all ranks
-  TensorsByName weights;                            ///< whole
-  TensorsByName states;                             ///< of the optimizer, whole, as "parameter.state"
-  std::vector<device::BytesByKind> planned, taken;  ///< by rank
-  std::int64_t gathers = 0, reductions = 0;         ///< that rank 0's schedule has in a step
-  std::int64_t gathered = 0, reduced = 0;           ///< collectives that rank 0 took part in, in one step
+  std::vector<double> losses;                       ///< losses of the taken steps, identical on all ranks
+  TensorsByName weights;                            ///< unsharded weights
+  TensorsByName states;                             ///< unsharded optimizer states, named "parameter.state"
+  std::vector<device::BytesByKind> planned, taken;  ///< bytes of each rank
+  std::int64_t gathers = 0, reductions = 0;         ///< number of collectives of one step in the schedule of rank 0
+  std::int64_t gathered = 0, reduced = 0;           ///< number of collectives of one step in which rank 0 took part
 };
 
 namespace detail {
@@ -49,7 +48,7 @@ constexpr double lr_of() {
 
 inline constexpr std::string_view ended_with_error = "training ended with an error: ";
 
-/// Returns run(). An error is a failure, which begins with `ended`, and nothing is returned.
+/// Returns run(). If it throws, the failure's message begins with `ended`, and nullopt is returned.
 template <class Run>
 std::optional<RunResult> result_of(std::string_view asked, std::string_view where, Run run,
                                    std::string_view ended = ended_with_error) {
@@ -72,7 +71,7 @@ bool expect_tensors(std::string_view asked, std::string_view where, const Tensor
          fail(asked, where, message(found.size(), " tensors instead of ", expected.size()));
 }
 
-/// Compares losses, weights and states, to the bit.
+/// Checks that losses, weights and states are bit-identical.
 inline bool expect_same_run(std::string_view asked, std::string_view where, const RunResult& found,
                             const RunResult& expected) {
   const auto same = [&](const std::string& name, const auto& a, const auto& b) {
@@ -83,7 +82,7 @@ inline bool expect_same_run(std::string_view asked, std::string_view where, cons
          expect_tensors(asked, where, found.states, expected.states, same);
 }
 
-/// Compares losses and weights, within 1e-5 of the first loss and of a tensor's largest weight.
+/// Checks that losses agree within 1e-5 of the first loss, and weights within 1e-5 of a tensor's largest weight.
 inline bool expect_near_run(std::string_view asked, std::string_view where, const RunResult& found,
                             const RunResult& expected) {
   return expect_losses_near(asked, where, found.losses, expected.losses) &&
@@ -93,8 +92,8 @@ inline bool expect_near_run(std::string_view asked, std::string_view where, cons
                         });
 }
 
-/// Checks that a run of three steps, resumed from its checkpoint for three more, ends as a run of six steps.
-/// train(steps, folder to save to, folder to resume from) trains; a path may be empty.
+/// Checks that a run of three steps, resumed from its checkpoint for three more, has the result of a run of six steps.
+/// train(steps, folder to save to, folder to resume from) trains; either path may be empty.
 template <class Train>
 void check_resumes(std::string_view asked, std::string_view where, Train train) {
   const TemporaryFolder folder;
@@ -115,7 +114,7 @@ void check_resumes(std::string_view asked, std::string_view where, Train train) 
 inline constexpr std::string_view takes_planned_bytes =
     "every rank takes as many bytes of every kind as its dry run planned";
 
-/// Fails for every kind of memory that differs.
+/// Fails for every kind of memory whose bytes differ from the plan.
 inline bool expect_planned_bytes(std::string_view where, std::size_t rank, const device::BytesByKind& taken,
                                  const device::BytesByKind& planned) {
   const std::string rank_there = message(where, ", rank ", rank);
@@ -126,7 +125,7 @@ inline bool expect_planned_bytes(std::string_view where, std::size_t rank, const
   return same;
 }
 
-/// The same of all ranks.
+/// Checks the planned bytes of all ranks.
 inline bool expect_planned_bytes(std::string_view where, const RunResult& found) {
   bool same = true;
   for (std::size_t rank = 0; rank < found.planned.size(); ++rank)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Runs a block's stages (tessera/fsdp/nn/stages.hpp) for several ranks in one thread, which copies between them what
-/// an executor would exchange. Contains no tests.
+/// Runs a block's stages (tessera/fsdp/nn/stages.hpp) for several ranks in one thread, which copies between them the
+/// data that an executor would exchange. Contains no tests.
 #pragma once
 
 #include <algorithm>
@@ -22,19 +22,19 @@
 
 namespace fsdp::testing {
 
-/// Over how many ranks the rows of a micro-batch are divided, and into how many parts the middle.
+/// The number of ranks among which the rows of a micro-batch are divided, and the number of parts of the middle stage.
 struct Sharing {
   int ranks = 1;
   int parts = 1;
 
-  /// Returns both numbers, for messages.
+  /// Returns both numbers as text, for messages.
   std::string in_words() const {
     return message("ranks that share the rows: ", ranks, ", parts of the middle: ", parts);
   }
 };
 
-/// The ranks of a block that states its stages. `Whole` is a ModuleRun of the block, which lends them its weights, its
-/// context's shape and what the model's entry makes.
+/// The ranks of a block that declares its stages. `Whole` is a ModuleRun of the block; the ranks use its weights, its
+/// context's shape and the data that the model's entry creates.
 template <class Whole>
 class StagedRun {
  public:
@@ -44,7 +44,7 @@ class StagedRun {
   using Compute = typename L::Compute;
   using Inputs = nn::StageInputs<Module>;
 
-  /// Makes the ranks of `whole`, which must outlive them.
+  /// Creates the ranks of `whole`, which must outlive this object.
   StagedRun(Whole& whole, const Sharing& sharing)
       : whole_(&whole),
         parts_(sharing.parts),
@@ -53,7 +53,7 @@ class StagedRun {
       ranks_.push_back(std::make_unique<Rank>(*this, rank, sharing.ranks));
   }
 
-  /// Computes y of all rows from x of all rows, in the whole's memory.
+  /// Computes y of all rows from x of all rows, in the memory of `whole`.
   void forward() {
     for (auto& rank : ranks_) {
       rank->stream.poison();
@@ -68,7 +68,7 @@ class StagedRun {
     for (auto& rank : ranks_) copy_rows(rank->stream[1], 0, whole_->stream[1], rank->begin, rank->tokens);
   }
 
-  /// Computes dx over dy of all rows, in the whole's memory. Gradients of the weights stay with each rank.
+  /// Computes dx in place of dy for all rows, in the memory of `whole`. Each rank retains its gradients of the weights.
   void backward() {
     for (auto& rank : ranks_) {
       rank->stream.poison();
@@ -110,7 +110,7 @@ class StagedRun {
     }
   }
 
-  /// Returns the sums of the ranks' gradients.
+  /// Returns the gradients, summed over the ranks.
   std::vector<Numbers> gradients() {
     std::vector<Numbers> sums = ranks_[0]->fields.gradients.all_values();
     for (std::size_t rank = 1; rank < ranks_.size(); ++rank) {
@@ -120,7 +120,7 @@ class StagedRun {
     }
     return sums;
   }
-  /// Whether all temporary memory is free, and memory that belongs to nobody is as it was.
+  /// Whether all temporary memory is free, and memory that no tensor uses is unchanged.
   bool clean() const {
     return std::all_of(ranks_.begin(), ranks_.end(), [](const auto& rank) {
       return rank->memory.high_end() == rank->high && rank->memory.low_end() == rank->low.offset &&
@@ -130,8 +130,8 @@ class StagedRun {
   }
   bool poisons = false;  ///< whether free memory is filled with NaN between stages
 
-  /// The bytes that a rank keeps for backward and the most that it took, apart from the exchanged matrices; its counted
-  /// work.
+  /// For a rank, without the exchanged matrices: the bytes that it retains for backward, its peak bytes, and its
+  /// counted cost.
   /// @{
   std::int64_t kept(std::size_t rank) const { return ranks_[rank]->memory.low_end() - ranks_[rank]->low.offset; }
   std::int64_t peak(std::size_t rank) const { return ranks_[rank]->memory.arena.peak(); }
@@ -172,12 +172,12 @@ class StagedRun {
     const nn::HeadRange& range(int part) const {
       return run->ranges_[static_cast<std::size_t>(index * run->parts_ + part)];
     }
-    /// What the middle reads and writes: inputs of all rows and the output, and their gradients.
+    /// Inputs (of all rows) and output of the middle stage, or their gradients.
     /// @{
     Slot<Device, Compute>& slot(bool of_gradients, int part) {
       return (of_gradients ? got_gradients : got)[static_cast<std::size_t>(part)];
     }
-    /// Common inputs are in the memory of the first part.
+    /// Common inputs are stored with the first part.
     Inputs inputs(bool of_gradients, int part) {
       Inputs views = run->inputs_of(slot(of_gradients, part), 0, range(part));
       const Inputs first = run->inputs_of(slot(of_gradients, 0), 0, range(0));
@@ -188,7 +188,8 @@ class StagedRun {
       return slot(of_gradients, part)[run->alone() ? 1 : Module::inputs];
     }
     /// @}
-    /// Inputs of own rows for each rank, or their gradients; the common ones go with the first part, or the last.
+    /// Views of this rank's rows of the inputs, or of their gradients, for each destination rank. The common inputs are
+    /// sent with the first part, their gradients with the last.
     std::vector<Inputs> sent_views(bool of_gradients, int part) {
       std::vector<Inputs> views(run->ranks_count());
       for (std::size_t to = 0; to < views.size(); ++to) {
@@ -230,11 +231,11 @@ class StagedRun {
     std::int64_t begin, tokens;  ///< its rows
     TestRank<Device> memory;
     ModuleFields<Device, Module> fields;
-    Slot<Device, Compute> stream;                      // x, y, dy: [T, H] each
-    Slot<Device, Compute> outs;                        // [T, columns of the range] for each range
-    std::vector<Slot<Device, Compute>> sent;           // of each part: inputs of own rows, for each rank
-    std::vector<Slot<Device, Compute>> got;            // of each part: inputs and output of all rows
-    std::vector<Slot<Device, Compute>> got_gradients;  // their gradients
+    Slot<Device, Compute> stream;             // x, y, dy: [T, H] each
+    Slot<Device, Compute> outs;               // [T, columns of the range] for each range
+    std::vector<Slot<Device, Compute>> sent;  // for each part: inputs of this rank's rows, for each destination rank
+    std::vector<Slot<Device, Compute>> got;   // for each part: inputs and output of all rows
+    std::vector<Slot<Device, Compute>> got_gradients;  // gradients of `got`
     nn::Context<L> rows, all;
     typename Module::RowsSaved saved{};
     std::vector<typename Module::HeadsSaved> heads;
@@ -242,7 +243,8 @@ class StagedRun {
     std::int64_t high;
   };
 
-  /// What states the block's stages; the overload of the block's own namespace, if it has one.
+  /// Returns the object that declares the block's stages, by the overload of `staged` in the block's namespace if it
+  /// has one.
   static decltype(auto) stages_of(const Whole& whole) {
     using nn::staged;
     return staged(whole.module);
@@ -250,7 +252,7 @@ class StagedRun {
   decltype(auto) module() const { return stages_of(*whole_); }
   auto weights() { return whole_->fields.weight_views(); }
   std::size_t ranks_count() const { return ranges_.size() / static_cast<std::size_t>(parts_); }
-  /// One rank in one part: its inputs stand side by side, as in the block's own forward and backward.
+  /// Whether there is one rank with one part: its inputs are then adjacent, as in the block's own forward and backward.
   bool alone() const { return ranges_.size() == 1; }
   bool recomputes() const { return nn::replays(whole_->module); }
   std::vector<nn::HeadRange> ranges_of(int part) const {
@@ -269,7 +271,7 @@ class StagedRun {
     for (const nn::HeadRange& range : ranges_) shapes.push_back({rows, module().output_columns(range)});
     return shapes;
   }
-  /// Returns the matrices of add_inputs that are the slot's `index`-th.
+  /// Returns the matrices of add_inputs at index `index` of the slot.
   Inputs inputs_of(Slot<Device, Compute>& slot, std::size_t index, const nn::HeadRange& range) const {
     const auto columns = module().input_columns(range);
     Inputs views;
@@ -286,7 +288,8 @@ class StagedRun {
       std::copy_n(from.row(first + row), from.columns(), to.row(begin + row));
   }
 
-  /// Copies inputs of own rows for each rank to those of all rows of each rank's range; or gradients of them back.
+  /// Copies the inputs of each rank's rows to every rank's inputs of all rows for its range. `back`: copies gradients
+  /// in the opposite direction.
   void exchange_inputs(int part, bool back) {
     for (auto& rank : ranks_) {
       const std::vector<Inputs> own = rank->sent_views(back, part);
@@ -298,7 +301,8 @@ class StagedRun {
       }
     }
   }
-  /// Copies the output of all rows of each rank's range to own rows of each range; or gradients of them back.
+  /// Copies the output of all rows of each rank's range to every rank's rows of that range. `back`: copies gradients in
+  /// the opposite direction.
   void exchange_outputs(int part, bool back) {
     for (auto& rank : ranks_)
       for (std::size_t other = 0; other < ranks_.size(); ++other) {
@@ -309,7 +313,7 @@ class StagedRun {
       }
   }
 
-  /// Runs the stages up to the middle's outputs, then finish(rank, outs).
+  /// Runs the stages up to the outputs of the middle stage, then finish(rank, outs).
   template <class Finish>
   void run_forward(Finish finish) {
     for (int part = 0; part < parts_; ++part) {
@@ -337,12 +341,12 @@ class StagedRun {
 
   Whole* whole_;
   int parts_;
-  std::vector<nn::HeadRange> ranges_;  ///< of part p of rank r: r * parts_ + p
+  std::vector<nn::HeadRange> ranges_;  ///< range of part p of rank r is at index r * parts_ + p
   std::vector<std::unique_ptr<Rank>> ranks_;
 };
 
 /// Runs a block's stages over micro-batches as `outcome_of` runs the block, with NaN in all memory that must not be
-/// read. `whole` is left without its own results.
+/// read. Does not leave the results in `whole`.
 template <class Whole>
 ModuleOutcome staged_outcome_of(Whole& whole, const Sharing& sharing, std::string_view where,
                                 const std::vector<std::uint64_t>& seeds, bool& good) {

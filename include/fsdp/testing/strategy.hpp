@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The suite of a sharding strategy: its schedules are valid, it trains as Replicated does, takes the planned bytes,
-/// and starts the collectives of its schedule.
+/// The suite of a sharding strategy: its schedules are valid, its results are those of Replicated, it uses the planned
+/// bytes, and it starts the collectives of its schedule.
 ///
 ///     using namespace fsdp::testing;
 ///     INSTANTIATE_TYPED_TEST_SUITE_P(Mine, StrategySuite, mine::Sharding);
 ///
 /// The parameter is a strategy with a default constructor, or a struct with `static std::vector<Strategy>
 /// strategies()`, the values to test. A small network of odd sizes (strategy_loop.hpp) is trained over Threads in fp32;
-/// tessera::sharding is all that it needs. A strategy on a mesh of two axes is tested on numbers of ranks that its
-/// ranks_per_group divides.
+/// only tessera::sharding is needed. A strategy on a mesh of two axes is tested on numbers of ranks that are divisible
+/// by its ranks_per_group.
 #pragma once
 
 #include <algorithm>
@@ -52,7 +52,7 @@ namespace detail {
 
 FSDP_TESTED_VALUES(strategies, strategy, numbers, Strategy)
 
-/// Returns the ranks of a strategy's groups; 0: it forms none.
+/// Returns the number of ranks in a strategy's groups; 0 if it does not form groups.
 template <class Strategy>
 int ranks_per_group(const Strategy& strategy) {
   if constexpr (mesh_axes_of<Strategy> == 2) return strategy.ranks_per_group();
@@ -62,17 +62,17 @@ int ranks_per_group(const Strategy& strategy) {
 template <class Strategy>
 bool takes_ranks(const Strategy& strategy, int ranks) {
   const int group = ranks_per_group(strategy);
-  return group <= 0 || ranks % group == 0;  // or the run refuses it
+  return group <= 0 || ranks % group == 0;  // other numbers of ranks are rejected by the run
 }
 
-/// Trains by AdamW, or by SGD where sums may differ in their last bits: AdamW divides a gradient by its size, so that
-/// elements whose gradient is small would differ by much more (by 1e-4 where SGD gives 5e-7).
+/// Trains by AdamW, or by SGD if sums may differ in their last bits: AdamW divides a gradient by its magnitude, so that
+/// elements with a small gradient would differ by much more (by 1e-4, compared with 5e-7 for SGD).
 template <class Strategy>
 RunResult train_case(const Strategy& strategy, const StrategyCase& how, bool to_the_bit = true) {
   return to_the_bit ? train_loop(strategy, how, optim::AdamW{}, 1e-2) : train_loop(strategy, how, optim::Sgd{}, 0.1);
 }
 
-/// Calls expect(case), which trains, for every case, until one fails. An error of a run is a failure.
+/// Calls expect(case), which trains, for every case until one fails. An error of a run is a failure.
 template <class Strategy, class Expect>
 void check_runs(std::string_view asked, const Strategy& strategy, Expect expect) {
   int tried = 0;
@@ -95,7 +95,7 @@ std::vector<StrategyCase> list_cases(const Strategy& strategy) {
   return cases;
 }
 
-/// Returns the placed schedules of the passes of a purpose, in a dry run. Throws where one is invalid.
+/// Returns the placed schedules of the passes of a purpose, from a dry run. Throws if a schedule is invalid.
 template <class Strategy>
 std::vector<sharding::Schedule> lists_of(const Strategy& strategy, const StrategyCase& how, Purpose purpose) {
   using Tested = Stack<Strategy, comm::Threads<>, Fp32>;
@@ -123,7 +123,7 @@ std::string unsound_list(const Strategy& strategy, const StrategyCase& how, Purp
   return {};
 }
 
-/// Whether all schedules are valid. If not, training would only repeat the same error.
+/// Whether all schedules are valid. If they are not, training would only repeat the same error.
 template <class Strategy>
 bool has_sound_lists(const Strategy& strategy) {
   const auto sound = [&](const StrategyCase& how) {
@@ -135,7 +135,7 @@ bool has_sound_lists(const Strategy& strategy) {
 
 }  // namespace detail
 
-/// Checks the schedules of all passes on up to 8 ranks in dry runs, and that a copy of the strategy makes the same
+/// Checks the schedules of all passes on up to 8 ranks in dry runs, and that a copy of the strategy creates the same
 /// schedules.
 template <class Strategy>
 void check_strategy_lists(const Strategy& strategy) {
@@ -155,7 +155,7 @@ void check_strategy_lists(const Strategy& strategy) {
     }
 }
 
-/// Checks that losses and weights are those of Replicated.
+/// Checks that losses and weights equal those of Replicated.
 template <class Strategy>
 void check_strategy_trains(const Strategy& strategy) {
   const bool one_axis = detail::ranks_per_group(strategy) == 0;
@@ -163,7 +163,7 @@ void check_strategy_trains(const Strategy& strategy) {
     const bool same_order = one_axis && how.micro_batches == 1;
     const RunResult found = detail::train_case(strategy, how, same_order);
     const RunResult expected = detail::train_case(Replicated{}, how, same_order);
-    // Replicated reduces once per step. A reduction in every micro-batch adds in another order, and so do two axes.
+    // Replicated reduces once per step. A reduction in every micro-batch, and a mesh of two axes, sum in another order.
     const bool to_the_bit = same_order || (one_axis && found.reductions == expected.reductions);
     const std::string asked = message("losses and weights are those of Replicated on as many ranks, ",
                                       to_the_bit ? "to the bit" : "within 1e-5 of the largest");
@@ -173,7 +173,7 @@ void check_strategy_trains(const Strategy& strategy) {
   });
 }
 
-/// Checks that every rank takes the planned bytes.
+/// Checks that every rank uses the planned bytes.
 template <class Strategy>
 void check_strategy_memory(const Strategy& strategy) {
   detail::check_runs(takes_planned_bytes, strategy, [&](const StrategyCase& how) {
@@ -189,7 +189,8 @@ void check_strategy_collectives(const Strategy& strategy) {
       "gradients";
   detail::check_runs(asked, strategy, [&](const StrategyCase& how) {
     const RunResult found = detail::train_case(strategy, how);
-    if (how.ranks == 1 || detail::ranks_per_group(strategy) != 0) return true;  // an axis of one rank sends nothing
+    // An axis of one rank does not communicate.
+    if (how.ranks == 1 || detail::ranks_per_group(strategy) != 0) return true;
     return expect_value(asked, how.in_words(), "the number of gathers", found.gathered, found.gathers) &&
            expect_value(asked, how.in_words(), "the number of reductions", found.reduced, found.reductions);
   });
@@ -199,7 +200,7 @@ void check_strategy_collectives(const Strategy& strategy) {
 template <class Tested>
 class StrategySuite : public ::testing::Test {
  protected:
-  /// Calls check(strategy) for every value.
+  /// Calls check(strategy) for each of the strategies.
   template <class Check>
   static void each(Check check) {
     for (const auto& strategy : detail::strategies_of<Tested>()) {
@@ -207,7 +208,7 @@ class StrategySuite : public ::testing::Test {
       check(strategy);
     }
   }
-  /// Calls `check` with each strategy whose schedules and layouts are sound.
+  /// Calls `check` with each strategy whose schedules and layouts are valid.
   template <class Check>
   static void each_sound(Check check) {
     each([&](const auto& strategy) {

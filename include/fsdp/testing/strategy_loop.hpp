@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Trains a small network of odd sizes, written in plain loops, over Threads, and returns the results, which the suite
-/// of strategies compares. Contains no tests, and needs tessera::sharding alone.
+/// of strategies compares. Contains no tests, and needs only tessera::sharding.
 ///
-/// Every tensor is used by itself, element by element, so that results do not depend on where a layout puts it.
+/// Tensors are read and written element by element, so that results do not depend on their placement in a layout.
 #pragma once
 
 #include <algorithm>
@@ -24,14 +24,14 @@
 
 namespace fsdp::testing {
 
-/// A case: one way to train.
+/// A training configuration to test.
 struct StrategyCase {
   int ranks = 1;
   int micro_batches = 1;
   bool tied = false;
   UnitOptions units = {};
 
-  /// Returns the case as text.
+  /// Returns a description of the case.
   std::string in_words() const {
     return message(ranks, ranks == 1 ? " rank, " : " ranks, ", micro_batches,
                    micro_batches == 1 ? " micro-batch" : " micro-batches", tied ? ", embedding and head tied" : "",
@@ -46,11 +46,12 @@ using StrategyRun = RunResult;
 
 namespace detail {
 
-/// A table of tokens, then units y = x + tanh(z), in which element k of a tensor w adds w[k] * x[from(k)] to z[to(k)].
-/// The loss is a twentieth of the squared distance from targets. The head's weights are the table's if both are tied.
+/// A table of tokens, followed by units y = x + tanh(z), in which element k of a tensor w adds w[k] * x[from(k)] to
+/// z[to(k)]. The loss is a twentieth of the squared distance from the targets. The head's weights are the table if both
+/// are tied.
 struct StrategyNet {
   static constexpr int blocks = 3, width = 13, inner = 17, tokens = 23, length = 2;
-  using States = std::array<std::array<float, width>, length>;  // of one unit, by token
+  using States = std::array<std::array<float, width>, length>;  // states of one unit, for each token
 
   static std::vector<Unit> units(bool tied) {
     const auto tensor = [](std::string name, const Shape& shape, double deviation) {
@@ -68,7 +69,7 @@ struct StrategyNet {
     return list;
   }
 
-  /// Computes a piece, of `length` tokens, and returns its part of the step's loss.
+  /// Computes a piece of `length` tokens, and returns its contribution to the step's loss.
   template <class Pass>
   static double compute(Pass& pass, int piece, int pieces, bool trains) {
     const auto token = [&](std::size_t at) { return (5 * static_cast<int>(at) + 11 * piece) % tokens; };
@@ -117,7 +118,7 @@ struct StrategyNet {
     for (std::size_t i = 0; i < values.size(); ++i) to[i] = adds ? to[i] + values[i] : values[i];
   }
 
-  /// `d`: the derivatives of the loss by the last states.
+  /// `d`: the derivatives of the loss with respect to the last states.
   template <class Pass, class Token>
   static void backward(Pass& pass, Token token, const std::array<States, blocks + 2>& states, States d) {
     for (std::size_t unit = states.size(); unit-- > 1;) {
@@ -160,7 +161,7 @@ RunResult train_loop(const Strategy& strategy, const StrategyCase& how, const Op
   const auto train = [&](auto& sharded, int rank, RunResult& run) {
     const int first = rank * how.micro_batches, pieces = how.ranks * how.micro_batches;
     auto& module = sharded.module();
-    const auto recorded = [&](std::string_view what) {  // on all axes
+    const auto recorded = [&](std::string_view what) {  // collectives with this label, on all axes
       std::int64_t count = 0;
       for (auto* axis : module.communicators())
         count += std::ranges::count(axis->monitor().records, what,

@@ -19,7 +19,7 @@ namespace fsdp::testing {
 struct StrategyBatches {
   static constexpr std::int64_t sequences = 2, length = 7, tokens = sequences * length;
 
-  /// `as_ranks`: one rank takes, as its micro-batches, what as many ranks would take.
+  /// `as_ranks`: one rank uses, as its micro-batches, the batches of that many ranks.
   StrategyBatches(int rank, std::size_t micro_batches, bool as_ranks) : memory(2 * micro_batches) {
     for (std::size_t i = 0; i < micro_batches; ++i) {
       auto &inputs = memory[2 * i], &targets = memory[2 * i + 1];
@@ -28,7 +28,7 @@ struct StrategyBatches {
         inputs[at] = static_cast<std::int32_t>((5 * at + 11 * from + 3 * (as_ranks ? 0 : i)) % 37);
         targets[at] = (inputs[at] * 7 + 1) % 37;
       }
-      if (from == 1) targets[0] = -1;  // ranks have different numbers of targets
+      if (from == 1) targets[0] = -1;  // ranks then have different numbers of targets
       batches.push_back({{inputs.data(), {tokens}}, {targets.data(), {tokens}}, sequences});
     }
   }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Typed suites of GoogleTest whose tests are listed once, each with its name and its body.
+/// Typed GoogleTest suites whose tests are listed once, each with its name and its body.
 #pragma once
 
 #include <gtest/gtest.h>
 
 /// FSDP_SUITE(ModuleSuite, (NamesItsParameters, check_module_parameters<TypeParam>()), ...) defines and registers the
-/// tests of a class template, for INSTANTIATE_TYPED_TEST_SUITE_P. A suite may go without instances: its checks can be
-/// called one by one.
+/// tests of a class template, for INSTANTIATE_TYPED_TEST_SUITE_P. A suite may remain without instances, since its
+/// checks can be called individually.
 #define FSDP_SUITE(...) FSDP_SUITE_TESTS(__VA_ARGS__)
 #define FSDP_SUITE_TESTS(suite, ...)                    \
   TYPED_TEST_SUITE_P(suite);                            \
@@ -24,7 +24,7 @@
 #define FSDP_UNPACK(...) __VA_ARGS__
 #define FSDP_FIRST(first, ...) first
 
-/// FSDP_EACH(macro, given, a, b, ...) is macro(given, a) macro(given, b) ..., of at most 64.
+/// FSDP_EACH(macro, given, a, b, ...) expands to macro(given, a) macro(given, b) ..., for at most 64 elements.
 #define FSDP_EACH(macro, given, ...) __VA_OPT__(FSDP_EXPAND(FSDP_EACH_NEXT(macro, given, __VA_ARGS__)))
 #define FSDP_EACH_NEXT(macro, given, first, ...) \
   macro(given, first) __VA_OPT__(FSDP_EACH_AGAIN FSDP_NOTHING(macro, given, __VA_ARGS__))

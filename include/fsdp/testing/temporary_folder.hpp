@@ -15,8 +15,8 @@
 
 namespace fsdp::testing {
 
-/// An empty folder; the destructor removes it with its contents. It lies in /dev/shm if that is writable, where syncing
-/// is free.
+/// An empty folder. The destructor removes it with its contents. It is in /dev/shm if that is writable, because fsync
+/// costs nothing there.
 class TemporaryFolder : public fsdp::TemporaryFolder {
  public:
   TemporaryFolder() : fsdp::TemporaryFolder(parent(), "tessera-test") {}

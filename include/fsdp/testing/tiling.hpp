@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The suite of a tiling policy: plans cover every token once and in order, cost what they say, and are pure.
+/// The suite of a tiling policy: plans cover every token once and in order, state their true costs, and are pure.
 ///
 ///     using namespace fsdp::testing;
 ///     INSTANTIATE_TYPED_TEST_SUITE_P(Mine, TilingSuite, mine::Tiles);
 ///
 /// The parameter is a policy with a default constructor, or a struct with `static std::vector<Policy> policies()`, the
-/// values to test. A policy may refuse a problem with an InputError, as a budget does that is too small for any tile,
-/// but not all problems. An MLP is run with its plans and must have the gradients of the untiled MLP.
+/// values to test. A policy may reject some problems with an InputError, such as a budget that is too small for any
+/// tile, but not all of them. An MLP is run with the policy's plans and must have the gradients of the untiled MLP.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +34,7 @@ struct TilingProblem {
   std::string_view unit;
   tiling::Problem problem;
 
-  /// Returns text such as "65 tokens of a unit ..., 7 times".
+  /// Returns a description such as "65 tokens of a unit ..., 7 times".
   std::string in_words() const {
     return message(problem.tokens, problem.tokens == 1 ? " token of " : " tokens of ", unit,
                    problem.repeats == 1 ? "" : message(", ", problem.repeats, " times"));
@@ -74,7 +74,7 @@ inline std::vector<TilingProblem> tiling_problems() {
   return problems;
 }
 
-/// Returns the plan, or nullopt if the policy refuses the problem.
+/// Returns the plan, or nullopt if the policy rejects the problem.
 template <class Policy>
 std::optional<tiling::TilePlan> plan_unless_refused(const Policy& policy, const tiling::Problem& problem) {
   try {
@@ -150,13 +150,13 @@ inline bool expect_no_more_than_untiled(const TilingProblem& of, const tiling::T
 
 }  // namespace detail
 
-/// Checks everything that must hold for any plan.
+/// Checks all requirements on a plan.
 inline bool expect_sound(const TilingProblem& of, const tiling::TilePlan& plan) {
   return detail::expect_cover(of, plan) && detail::expect_price(of, plan) && detail::expect_limits(of, plan) &&
          detail::expect_no_more_than_untiled(of, plan);
 }
 
-/// Calls expect(problem, plan) for all problems that the policy does not refuse, until one fails.
+/// Calls expect(problem, plan), for all problems that the policy does not reject, until one fails.
 template <class Policy, class Expect>
 void check_plans(const Policy& policy, Expect expect) {
   static_assert(tiling::check_tiling<Policy>());
@@ -181,18 +181,19 @@ template <class Policy>
 void check_tiling_prices(const Policy& policy) {
   check_plans(policy, detail::expect_price);
 }
-/// Checks that tiles are not so short that sums in float lose too much, and that blocks of columns are valid.
+/// Checks that tiles are not so short that sums in float lose too much precision, and that blocks of columns are valid.
 template <class Policy>
 void check_tiling_limits(const Policy& policy) {
   check_plans(policy, detail::expect_limits);
 }
-/// Checks that no plan takes more bytes than Untiled's.
+/// Checks that no plan needs more bytes than the plan of Untiled.
 template <class Policy>
 void check_tiling_saves(const Policy& policy) {
   check_plans(policy, detail::expect_no_more_than_untiled);
 }
 
-/// Checks that planning is deterministic. Each rank plans alone, and backward plans again: all must get the same tiles.
+/// Checks that planning is deterministic: each rank plans separately, and backward plans again, and all must get the
+/// same tiles.
 template <class Policy>
 void check_tiling_is_pure(const Policy& policy) {
   constexpr std::string_view asked =
@@ -230,7 +231,7 @@ struct MlpInTiles {
 
 }  // namespace detail
 
-/// Checks that an MLP run with the policy's plans has the results of the untiled MLP.
+/// Checks that an MLP that runs with the policy's plans has the results of the untiled MLP.
 template <class Policy>
 void check_tiling_gradients(const Policy& policy) {
   constexpr std::string_view asked =
@@ -256,7 +257,7 @@ void check_tiling_gradients(const Policy& policy) {
 template <class Tested>
 class TilingSuite : public ::testing::Test {
  protected:
-  /// Calls check(policy) for every value.
+  /// Calls check(policy) for each of the policies.
   template <class Check>
   static void each(Check check) {
     const auto policies = detail::policies_of<Tested>();

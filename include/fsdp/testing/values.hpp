@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Values that the checks of communicators send and receive, their memory, and the sums that the contract requires.
+/// Values that the checks of communicators send and receive, the memory of these values, and the sums that the contract
+/// requires.
 #pragma once
 
 #include <cstddef>
@@ -16,14 +17,14 @@
 
 namespace fsdp::testing {
 
-/// The memory of values that collectives use. While `shared` is set, it provides that memory (a communicator's shared
-/// memory, or a device's); else the heap does. Set it on each rank's thread around a check.
+/// The memory of values that collectives access. While `shared` is set, it provides that memory (a communicator's
+/// shared memory, or a device's memory); otherwise the heap does. Set it on each rank's thread around a check.
 struct ValueMemory {
   static inline thread_local std::function<std::shared_ptr<std::byte>(std::int64_t)> shared;
   static inline thread_local std::map<void*, std::shared_ptr<std::byte>> lent;
 };
 
-/// An allocator for containers that uses ValueMemory.
+/// An allocator for containers, which allocates from ValueMemory.
 template <class T>
 struct ValueAllocator {
   using value_type = T;
@@ -31,7 +32,7 @@ struct ValueAllocator {
   /// All allocators are interchangeable.
   template <class U>
   ValueAllocator(const ValueAllocator<U>&) {}
-  /// Allocates from ValueMemory::shared if that is set and has memory, else from the heap.
+  /// Allocates from ValueMemory::shared if that is set and has memory, otherwise from the heap.
   T* allocate(std::size_t count) {
     if (!ValueMemory::shared || count == 0) return std::allocator<T>().allocate(count);
     auto memory = ValueMemory::shared(static_cast<std::int64_t>(count * sizeof(T)));
@@ -52,15 +53,15 @@ using Values = std::vector<T, ValueAllocator<T>>;
 using Floats = Values<float>;
 using Counts = std::vector<std::int64_t>;
 
-/// The number of elements of ranks before `rank`.
+/// Returns the total number of elements of the ranks before `rank`.
 inline std::int64_t begin_of(const Counts& counts, int rank) {
   std::int64_t begin = 0;
   for (int peer = 0; peer < rank; ++peer) begin += counts[static_cast<std::size_t>(peer)];
   return begin;
 }
-/// The number of elements of `rank`.
+/// Returns the number of elements of `rank`.
 inline std::int64_t count_of(const Counts& counts, int rank) { return counts[static_cast<std::size_t>(rank)]; }
-/// The number of elements of all ranks.
+/// Returns the total number of elements of all ranks.
 inline std::size_t total_of(const Counts& counts) {
   return static_cast<std::size_t>(begin_of(counts, static_cast<int>(counts.size())));
 }
@@ -72,7 +73,7 @@ inline Counts uneven_counts(int size, std::int64_t step = 3) {
   return counts;
 }
 
-/// Returns element `index` of rank `rank`. Magnitudes differ so much that the order of a sum changes its bits.
+/// Returns element `index` of rank `rank`. Magnitudes differ so much that the order of summation changes the result.
 inline float contribution(int rank, std::int64_t index) {
   const auto hash =
       static_cast<std::uint32_t>((index + 1) * 2654435761u + static_cast<std::uint32_t>(rank) * 40503u * 65537u);
@@ -94,7 +95,7 @@ float sum_of_contributions(int size, std::int64_t index) {
   return sum;
 }
 
-/// Returns elements [begin, begin + count) of that sum.
+/// Returns elements [begin, begin + count) of the same sum.
 template <class Wire>
 std::vector<float> sums_of_contributions(int size, std::int64_t begin, std::int64_t count) {
   std::vector<float> sums;

@@ -11,7 +11,7 @@ namespace {
 
 thread_local WorkCapture* capturing = nullptr;
 
-/// Guards the captured points that ranks wait for.
+/// Guards the captured points for which ranks wait.
 std::mutex mutex;
 std::condition_variable recorded;
 

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Graph capture under CUDA's rules: work on queues is recorded instead of run, and enqueued again at every launch.
+/// Graph capture under CUDA's rules: work on queues is recorded instead of executed, and enqueued again by every
+/// launch.
 ///
-/// Calls that would break a capture throw. So do calls that CUDA accepts but leaves out of the graph, such as work on a
-/// queue that is not part of the capture. The order of a launch's accesses is checked like that of any other work.
+/// Calls that would break a capture throw. So do calls that CUDA accepts but omits from the graph, such as work on a
+/// queue that is not part of the capture. The order of a launch's accesses is checked as for any other work.
 #pragma once
 
 #include <cstddef>
@@ -18,10 +19,10 @@
 
 namespace fsdp::testing {
 
-/// An event of captured work; each launch records its own.
+/// An event of captured work. Each launch records a separate event.
 struct CapturedPoint {
   Clock clock;                         ///< at the time of capture
-  std::vector<QueuedEvent> by_launch;  ///< recorded
+  std::vector<QueuedEvent> by_launch;  ///< recorded events, one for each launch
 };
 
 class WorkCapture {
@@ -30,19 +31,19 @@ class WorkCapture {
   WorkCapture(const WorkCapture&) = delete;
   WorkCapture& operator=(const WorkCapture&) = delete;
 
-  /// The capture that the calling thread has begun, or nullptr.
+  /// The capture that the calling thread has started, or nullptr.
   static WorkCapture* of_this_host();
-  /// Throws Error if the calling thread is capturing, since `what` would break the capture.
+  /// Throws Error if the calling thread is capturing, because `what` would break the capture.
   static void refuse(const char* what);
 
-  /// Calls `ask` and records its calls to queues.
+  /// Calls `ask` and records the work that it enqueues.
   void capture(const std::function<void()>& ask);
   QueuedEvent record(WorkQueue& queue);
   void wait(WorkQueue& queue, const QueuedEvent& event);
   void submit(WorkQueue& queue, const char* operation, std::span<const Access> accesses,
               const std::function<void(device::Cpu::Stream&)>& work);
 
-  /// Launches the work. If several ranks captured together, waits for the other hosts' launches.
+  /// Launches the work. If several ranks captured together, waits until the other hosts launch too.
   void launch(WorkQueue& origin);
 
  private:
@@ -50,7 +51,7 @@ class WorkCapture {
   struct Queue {
     std::string name;
     Clock clock;
-    std::shared_ptr<WorkQueue> own;  ///< the queue that launches run on; null for the origin
+    std::shared_ptr<WorkQueue> own;  ///< the queue on which launches run; null for the origin
   };
   struct Asked {
     std::size_t queue;

@@ -25,7 +25,8 @@ MemoryOrder& MemoryOrder::instance() {
   return order;
 }
 
-/// Returns the range that begins at `at`, splitting the one around it if needed; the next range if none contains `at`.
+/// Returns the range that begins at `at`, after splitting the range that contains `at` if needed. If no range contains
+/// `at`, returns the next range.
 MemoryOrder::Ranges::iterator MemoryOrder::split(std::uintptr_t at) {
   auto next = ranges_.lower_bound(at);
   if (next != ranges_.end() && next->first == at) return next;

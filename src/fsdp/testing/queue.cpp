@@ -20,16 +20,16 @@
 namespace fsdp::testing {
 namespace {
 
-/// Guards all queues and events. One mutex is enough, since there are few of them; but each queue and event wakes only
-/// those that wait for it.
+/// Guards all queues and events. One mutex suffices, since there are few of them. Each queue and each event has
+/// separate condition variables, so that it wakes only the threads that wait for it.
 std::mutex mutex;
-std::condition_variable idle;  ///< a queue has done all its tasks, or ends
+std::condition_variable idle;  ///< a queue has completed all its tasks, or is being destroyed
 std::atomic<bool> nothing_runs = false;
 std::atomic<std::chrono::microseconds> pace = std::chrono::microseconds(0);
 std::atomic<std::uint64_t> most_ahead = 0;
 
-/// The clock of a host thread that makes queues (a rank). What the thread has waited for happens before anything that
-/// it enqueues later.
+/// The clock of a host thread that creates queues (a rank). Everything for which the thread has waited happens before
+/// all that it enqueues later.
 thread_local Clock host;
 thread_local std::int64_t queues_made = 0;
 thread_local std::set<std::int64_t> events_to_leave_out;
@@ -41,7 +41,7 @@ thread_local std::size_t points_forgotten = 0;
 struct QueuedEvent::State {
   Clock clock;
   std::thread::id host;
-  std::int64_t number = -1;  ///< number among the events of its host's schedule
+  std::int64_t number = -1;  ///< number of the event in its host's schedule
   bool left_out = false;
   bool happened = false;
   std::condition_variable occurred;
@@ -65,7 +65,7 @@ struct WorkQueue::State {
       : name(std::string(queue_name) + ' ' + std::to_string(index)), id(index) {}
 
   void run() {
-    train::use_threads(1);                                               // this thread is the queue's own
+    train::use_threads(1);                                               // this thread belongs to the queue
     const std::int64_t scratch_bytes = moves_for_peers() ? 0 : 1 << 22;  // debug builds fill them with NaN
     device::Ledger ledger;
     device::Cpu::Arena scratch(ledger, scratch_bytes);
@@ -103,11 +103,11 @@ struct WorkQueue::State {
     pushed.notify_one();
   }
 
-  /// Events are numbered by queue, since the order in which different queues record them depends on timing.
+  /// Events are numbered within their queue, since the order in which different queues record them depends on timing.
   static constexpr std::int64_t most_events = 1'000'000;
   std::int64_t next_event = most_events * queues_made++;
 
-  /// Whether this is a communicator's queue, where the schedule records no events itself.
+  /// Whether this queue belongs to a communicator, on which the schedule itself records no events.
   bool moves_for_peers() const { return name.starts_with("threads") || name.starts_with("nccl"); }
 
   void note_wait(const QueuedEvent::State& event) {
@@ -119,15 +119,15 @@ struct WorkQueue::State {
     points_waited_at[point].push_back(event.number);
   }
 
-  std::uint64_t waited_at = 0;  ///< 1 + the number of operations before the last point at which it waited
+  std::uint64_t waited_at = 0;  ///< 1 + the number of operations before the last wait of this queue
   std::size_t point = 0;
   std::string name, last = "nothing";
   std::size_t id;
   Clock clock;
   std::deque<Task> tasks;
   std::uint64_t asked = 0, done = 0;
-  std::condition_variable pushed;    ///< there is a task, or the queue ends
-  std::condition_variable finished;  ///< another task is done
+  std::condition_variable pushed;    ///< a task was added, or the queue is being destroyed
+  std::condition_variable finished;  ///< a task was completed
   bool closing = false;
   std::exception_ptr failure;
   std::thread thread;
@@ -150,7 +150,7 @@ WorkQueue::~WorkQueue() {
     const std::lock_guard lock(mutex);
     state_->closing = true;
     State::all.erase(state_.get());
-    if (State::all.empty()) State::made = 0;  // keeps clocks short: nothing refers to old queues any more
+    if (State::all.empty()) State::made = 0;  // keeps clocks short, since nothing refers to old queues any more
     state_->pushed.notify_one();
     idle.notify_all();
   }

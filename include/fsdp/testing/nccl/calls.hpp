@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Groups of NCCL calls, as the library treats them: whether it would accept them, whether ranks agree, and what they
-/// do.
+/// Groups of NCCL calls and their treatment by the library: whether it would accept them, whether ranks agree, and the
+/// effect of the calls.
 #pragma once
 
 #include <algorithm>
@@ -50,7 +50,7 @@ inline bool overlaps_wrongly(const comm::nccl::Call& call, int rank, int size) {
   return !apart && call.to + (gathers ? rank * bytes : 0) != call.from + (scatters ? rank * bytes : 0);
 }
 
-/// Returns why NCCL would refuse a call; empty if it would accept it.
+/// Returns the reason for which NCCL would reject a call; empty if it would accept it.
 inline std::string refusal_of(const comm::nccl::Call& call, int rank, int size) {
   using Kind = comm::nccl::Call::Kind;
   const bool reads = call.kind != Kind::receive;
@@ -80,7 +80,7 @@ inline NcclCalls calls_with(const NcclCalls& calls, comm::nccl::Call::Kind kind,
   return found;
 }
 
-/// Returns text that names two ranks whose calls do not match, and these calls; empty if all match.
+/// Returns a description of two ranks whose calls do not match, and of these calls; empty if all match.
 inline std::string disagreement_of(const NcclCallsByRank& group) {
   using Kind = comm::nccl::Call::Kind;
   const auto compare = [](const NcclCalls& a, int rank_a, const NcclCalls& b, int rank_b,
@@ -104,8 +104,8 @@ inline std::string disagreement_of(const NcclCallsByRank& group) {
   return "";
 }
 
-/// Enqueues one rank's part of a group. Sums whose destination peers still read go to temporary memory first; call
-/// `finish` after all ranks' parts.
+/// Enqueues one rank's part of a group. Sums whose destination is still read by peers go to temporary memory first;
+/// call `finish` after the parts of all ranks.
 template <class Device>
 class NcclPart {
  public:

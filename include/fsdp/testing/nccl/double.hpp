@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A test double of the NCCL library: the same table of functions, on the queues of a device that runs on the host.
+/// A fake NCCL library: the same table of functions, on the queues of a device that runs on the host.
 ///
-/// Every group is compared over ranks before any data moves. What NCCL would refuse, or hang on, is recorded as a
-/// problem that names the ranks. As with the library, work is not done when a function returns: calls of async_error
-/// advance it.
+/// Every group is compared over ranks before any data moves. A call that NCCL would reject, or on which it would hang,
+/// is recorded as a problem that identifies the ranks. As with the library, work is not complete when a function
+/// returns: calls of async_error advance it.
 #pragma once
 
 #include <atomic>
@@ -57,10 +57,10 @@ class NcclDouble {
     return made;
   }
 
-  // State for tests, in order of time. Access it only while no rank runs.
+  // State for tests, in chronological order. Access it only while no rank runs.
   static inline std::vector<std::string> problems;
   static inline std::vector<NcclGroupRecord> groups;
-  static inline bool tells_of_aborts = true;  ///< whether peers of an aborted rank are told
+  static inline bool tells_of_aborts = true;  ///< whether peers of an aborted rank are notified
   static inline int communicators = 0;        ///< number of communicators not yet destroyed
   static inline std::map<void*, std::size_t> memory;
   static inline std::set<void*> registered;
@@ -71,8 +71,8 @@ class NcclDouble {
 
   struct Group {
     NcclCallsByRank calls;
-    std::map<int, Event> ready;     ///< before the group
-    std::map<int, Event> finished;  ///< after a rank's own part
+    std::map<int, Event> ready;     ///< before the group, by rank
+    std::map<int, Event> finished;  ///< after a rank's own part, by rank
     bool compared = false;
   };
   struct World {
@@ -85,13 +85,13 @@ class NcclDouble {
     std::map<std::int64_t, std::map<int, std::pair<int, int>>> splits;  ///< color and key by rank
     std::map<std::pair<std::int64_t, int>, std::shared_ptr<World>> parts;
   };
-  /// What a communicator handle points to.
+  /// The object that a communicator handle points to.
   struct Member {
     std::shared_ptr<World> world;
     int rank = 0;
-    std::int64_t groups = 0;  ///< given
+    std::int64_t groups = 0;  ///< number of groups submitted
     bool in_group = false;
-    std::vector<NcclPart<Device>> parts;  ///< of this rank; the last belongs to the group it is in
+    std::vector<NcclPart<Device>> parts;  ///< parts of this rank; the last one belongs to the group that is open
     comm::nccl::Stream stream = nullptr;
     std::int64_t splits = 0;
     comm::nccl::Comm* split_result = nullptr;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// comm::Nccl over the double of its library, on the asynchronous device of the host: a communicator for stacks and
-/// suites that need neither NCCL nor a GPU.
+/// comm::Nccl over the fake NCCL library, on the asynchronous device of the host: a communicator for stacks and suites
+/// that needs neither NCCL nor a GPU.
 #pragma once
 
 #include <string>
@@ -16,7 +16,7 @@
 
 namespace fsdp::testing {
 
-/// Ranks are threads, which `run` starts. What the double finds wrong fails the running test.
+/// Ranks are threads, which `run` starts. A problem that the fake library records fails the running test.
 class DoubledNccl : public comm::Nccl<QueuedCpu> {
   using Base = comm::Nccl<QueuedCpu>;
 

@@ -2,10 +2,10 @@
 /// @file
 /// The happened-before order of queues' work: vector clocks, and a detector of unordered memory accesses (races).
 ///
-/// A queue's clock says how much of every queue's work is done before its next operation starts. Two accesses to the
-/// same bytes, at least one of them a write, must be ordered. The second one is checked when it is enqueued,
-/// independent of the order in which the queues really run. Idea: FastTrack (Flanagan and Freund 2009), with queues in
-/// place of threads.
+/// The clock of a queue specifies how much of every queue's work is done before its next operation starts. Two accesses
+/// to the same bytes, at least one of them a write, must be ordered. The second access is checked when it is enqueued,
+/// independently of the order in which the queues actually run. Idea: FastTrack (Flanagan and Freund 2009), with queues
+/// in place of threads.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@
 
 namespace fsdp::testing {
 
-/// A vector clock: positions by queue.
+/// A vector clock: one position for each queue.
 class Clock {
  public:
   std::uint64_t of(std::size_t queue) const { return queue < positions_.size() ? positions_[queue] : 0; }
@@ -25,7 +25,7 @@ class Clock {
     grow(queue);
     return ++positions_[queue];
   }
-  /// Takes the later position of both clocks for every queue. Returns whether that changed anything.
+  /// Sets the position of every queue to the later one of both clocks. Returns whether any position changed.
   bool join(const Clock& other);
   bool knows(const Clock& other) const;
 
@@ -40,20 +40,20 @@ class Clock {
 struct Moment {
   std::size_t queue = 0;
   std::uint64_t position = 0;
-  std::string what;  ///< such as "rank 0 stream: matmul"
+  std::string what;  ///< description, such as "rank 0 stream: matmul"
 };
 
-/// The history of accesses to the device's memory, by range. Host memory is not watched, since nothing reports when it
+/// The history of accesses to the device's memory, by range. Host memory is not tracked, since nothing reports when it
 /// is freed.
 class MemoryOrder {
  public:
   static MemoryOrder& instance();
 
-  /// Records and checks an access: `moment` reads or writes [begin, begin + bytes); `clock` is its queue's.
+  /// Records and checks an access: `moment` reads or writes [begin, begin + bytes); `clock` is the clock of its queue.
   void touch(const void* begin, std::int64_t bytes, bool writes, const Moment& moment, const Clock& clock);
-  /// Starts to watch a range that was allocated.
+  /// Starts to track an allocated range.
   void watch(const void* begin, std::int64_t bytes);
-  /// Forgets a range that was freed.
+  /// Stops tracking a freed range.
   void forget(const void* begin, std::int64_t bytes);
 
   /// Returns descriptions of the races found since the last call, at most a few.
@@ -62,8 +62,8 @@ class MemoryOrder {
  private:
   struct History {
     std::uintptr_t end = 0;
-    Moment written;             ///< position 0: never written
-    std::vector<Moment> reads;  ///< since the last write
+    Moment written;             ///< last write; position 0: never written
+    std::vector<Moment> reads;  ///< reads since the last write
   };
   using Ranges = std::map<std::uintptr_t, History>;
 

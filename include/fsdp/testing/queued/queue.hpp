@@ -23,7 +23,7 @@ class WorkQueue;
 class WorkCapture;
 struct CapturedPoint;
 
-/// A point in a queue's work, with the clock of all work that is done by then.
+/// A point in a queue's work, with the clock of all work that is done at that point.
 class QueuedEvent {
  public:
   bool happened() const;
@@ -32,7 +32,7 @@ class QueuedEvent {
   friend class WorkQueue;
   friend class WorkCapture;
   struct State;
-  std::shared_ptr<State> state_;             ///< null: the event has happened
+  std::shared_ptr<State> state_;             ///< null: the event has completed
   std::shared_ptr<CapturedPoint> captured_;  ///< set if it was recorded during the capture of a graph
 };
 
@@ -65,21 +65,23 @@ class WorkQueue {
 
   QueuedEvent record();
   void wait(const QueuedEvent& event);
-  /// Waits for all work. Rethrows what an operation threw.
+  /// Waits for all work. Rethrows the exception of an operation.
   void synchronize();
 
-  /// Enqueues an operation, which will run on a CPU stream of one thread, and checks its accesses against all others'.
+  /// Enqueues an operation, which will run on a CPU stream of one thread, and checks its accesses against all other
+  /// accesses.
   void submit(const char* operation, std::span<const Access> accesses, std::function<void(device::Cpu::Stream&)> work);
 
-  /// Captures what `ask` enqueues on this queue and on queues that wait for its events, as a CUDA graph would. Throws
-  /// Error for a call that would break the capture or silently be left out of the graph.
+  /// Captures the work that `ask` enqueues on this queue and on queues that wait for its events, as a CUDA graph would.
+  /// Throws Error for a call that would break the capture or would silently be omitted from the graph.
   WorkGraph capture(const std::function<void()>& ask);
 
   /// Waits for all work on all queues of the process.
   static void drain_all();
 
-  /// For tests: every piece of work takes at least `pace`, and the host waits before it is more than `most_ahead`
-  /// pieces ahead of a queue (0: never), as where a GPU's queue of launches is full. For all threads.
+  /// For tests: every operation takes at least `pace`, and the host waits before it is more than `most_ahead`
+  /// operations ahead of a queue (0: it never waits), as if the launch queue of a GPU were full. Applies to all
+  /// threads.
   static void slow_down(std::chrono::microseconds pace, std::uint64_t most_ahead);
 
   // For tests: access to the events that the calling host thread's schedule records, numbered by queue.
@@ -87,10 +89,10 @@ class WorkQueue {
   /// Clears the recorded points. Events with the numbers `events` that are recorded from now on will have no effect on
   /// queues that wait for them.
   static void leave_out(const std::vector<std::int64_t>& events);
-  /// Sets whether accesses are only checked and nothing runs. For all threads.
+  /// Sets whether accesses are only checked and no operation runs. Applies to all threads.
   static void check_only(bool on);
-  /// Returns the events that this host's queues waited for with effect, grouped by point. Events that a queue waits for
-  /// between the same two operations form one group, since one of them may cover the others.
+  /// Returns the events for which queues of this host waited with effect, grouped by point. Events for which a queue
+  /// waits between the same two operations form one group, since one of them may cover the others.
   static EventPoints points();
   /// Clears the events recorded for `points`.
   static void forget_points();

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// An asynchronous test device on the CPU. It orders work like a GPU, and checks the order of every memory access.
+/// An asynchronous test device on the CPU. It orders work as a GPU does, and checks the order of every memory access.
 ///
-/// Operations are the CPU's and give the same bits. They run later, on the queues' threads. Each operation's tensors()
-/// say what it accesses.
+/// Its operations are those of the CPU and give bit-identical results. They run later, on the threads of the queues.
+/// The tensors() of each operation specify its accesses.
 #pragma once
 
 #include <array>
@@ -38,7 +38,7 @@ struct QueuedCpu {
   using Graph = WorkGraph;
   class Stream;
   using Cpu = device::Cpu;
-  using Planner = Cpu::Planner;  ///< for its dry runs; its own stream takes no scratch, since queues have their own
+  using Planner = Cpu::Planner;  ///< for dry runs; streams allocate no scratch, since queues have their own
 
   static std::byte* allocate(std::int64_t bytes) {
     std::byte* const data = Cpu::allocate(bytes);
@@ -57,7 +57,7 @@ struct QueuedCpu {
   /// Returns descriptions of the unordered accesses since the last call.
   static std::vector<std::string> take_races() { return MemoryOrder::instance().take_races(); }
 
-  /// Returns a graph of what `ask` enqueues, under CUDA's rules of capture.
+  /// Returns a graph of the work that `ask` enqueues, under CUDA's rules of capture.
   static Graph capture(Queue& queue, const std::function<void()>& ask) { return queue.capture(ask); }
 
   static void move(Queue& queue, const std::byte* from, std::byte* to, std::int64_t bytes) {
@@ -118,7 +118,7 @@ static_assert(device::check_device<QueuedCpu>());
 
 }  // namespace fsdp::testing
 
-/// Plans the CPU's scratch, although queues have their own, and memory that the host cannot read.
+/// Plans the scratch of the CPU, although queues have separate scratch, and memory that the host cannot read.
 template <>
 struct fsdp::device::detail::Planning<fsdp::testing::QueuedCpu> {
   using Meta = MetaOf<testing::QueuedCpu>;
