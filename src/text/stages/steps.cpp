@@ -8,7 +8,8 @@
 namespace fsdp::text {
 namespace {
 
-constexpr std::size_t most_steps = 100;  // of a Sequence; each compiles an expression, and goes over every text
+constexpr std::size_t most_steps =
+    100;  // limit for a Sequence; each step may compile an expression, and processes every text
 
 }  // namespace
 
