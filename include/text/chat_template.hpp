@@ -47,7 +47,7 @@ class ChatTemplate {
   /// Renders the template with variables that are already a dict.
   RenderedChat render(const jinja::Value& variables, const std::tm& clock) const;
 
-  /// Returns whether a name, such as that of a variable, occurs in the template's tags.
+  /// Returns whether a name, such as a variable's, occurs in the template's tags.
   bool mentions(std::string_view name) const;
 
   /// Returns whether the template may read a key of an object: the key occurs in its tags as a name, or as a word in a

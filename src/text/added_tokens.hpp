@@ -21,8 +21,7 @@ namespace fsdp::text {
 struct AddedToken {
   TokenId id = 0;
   std::string content;
-  std::string
-      pattern;  ///< the text to search for and to write when decoding: the content, normalized if `normalized` is set
+  std::string pattern;  ///< the text to find, and to write in decoding: the content, normalized if `normalized` is set
   bool single_word = false;  ///< does not match within a word
   bool lstrip = false;       ///< includes white space before it
   bool rstrip = false;       ///< includes white space after it

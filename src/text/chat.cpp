@@ -27,10 +27,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::int64_t most_template_bytes = 1'000'000;
-constexpr std::size_t row_steps = 5'000'000,
-                      row_steps_per_byte = 1000;  // limit on the rendering steps for all answers of a row
-constexpr const char* part_mark =
-    "tessera_part_of_content";  // a key that is rendered only if a content part is printed as a whole
+constexpr std::size_t row_steps = 5'000'000, row_steps_per_byte = 1000;  // template steps for all answers of a row
+constexpr const char* part_mark = "tessera_part_of_content";  // key that is printed only if a part is printed whole
 constexpr ValueNames<Learn::last> learn_names("all", "last");
 constexpr const char* unknown_answer = ", so that what the model is to write there is not known";
 constexpr std::size_t most_encoded_again = 1000;  // limit on how often a row is encoded to find its answers' tokens
@@ -283,8 +281,7 @@ std::vector<TextRange> ChatFormat::learned_blocks(const ChatRow& row, const Rend
     const bool learns = row.learned[answers[i]];
     if (one_each && learns) learned.push_back(chat.answers[i]);
     if (one_each || learns) continue;
-    const TextRange left =
-        turn(row, answers[i], chat.text, source, steps);  // a message may have several blocks or none
+    const TextRange left = turn(row, answers[i], chat.text, source, steps);  // any number of blocks per message
     std::erase_if(learned, [&](const TextRange& block) { return block.begin < left.end && left.begin < block.end; });
   }
   return learned;
@@ -297,8 +294,7 @@ ChatTokens ChatFormat::of_texts(const ChatRow& row, const std::string& source) c
   std::string text = row.prompt + row.completion;
   if (!row.completion.ends_with(end_text)) text += end_text;
   ChatTokens tokens = tokens_of(tokenizer_, text, {{row.prompt.size(), text.size()}});
-  if (end &&
-      (tokens.ids.empty() || tokens.ids.back() != *end)) {  // the end token exists, but its text does not encode to it
+  if (end && (tokens.ids.empty() || tokens.ids.back() != *end)) {  // the end token's text does not encode to it
     tokens = tokens_of(tokenizer_, row.prompt + row.completion,
                        {{row.prompt.size(), row.prompt.size() + row.completion.size()}});
     tokens.ids.push_back(*end);

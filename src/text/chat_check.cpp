@@ -128,8 +128,7 @@ std::vector<bool> found_in(std::string_view text, const std::vector<std::string>
   std::vector<Node> nodes(1);
   std::unordered_map<std::uint64_t, std::uint32_t> edges;
   const auto key = [](std::uint32_t node, unsigned char letter) { return std::uint64_t{node} << 8 | letter; };
-  const auto next = [&](std::uint32_t node,
-                        unsigned char letter) {  // follows suffix links until a node has this edge; else the root
+  const auto next = [&](std::uint32_t node, unsigned char letter) {  // follows suffix links; the root if none matches
     for (;; node = nodes[node].shorter) {
       const auto found = edges.find(key(node, letter));
       if (found != edges.end()) return found->second;

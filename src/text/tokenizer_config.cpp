@@ -17,8 +17,7 @@ namespace {
 
 using namespace std::string_view_literals;
 
-constexpr std::int64_t most_tokenizer_config_bytes =
-    10'000'000;  // such a file may include chat templates and repeats the added tokens
+constexpr std::int64_t most_tokenizer_config_bytes = 10'000'000;  // includes chat templates and repeats added tokens
 constexpr JsonLimits config_limits{.text = 1'000'000};
 
 constexpr const char* config_name = "tokenizer_config.json";

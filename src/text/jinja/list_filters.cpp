@@ -10,8 +10,7 @@
 namespace fsdp::text::jinja {
 namespace {
 
-constexpr std::size_t most_arguments =
-    20;  // limit for a filter that map calls; bounds the recursion of map calling map
+constexpr std::size_t most_arguments = 20;  // for a filter that map calls; bounds the recursion of map in map
 
 Value length(Runner&, const Value& of, const Bound&) {
   if (of.as_text() != nullptr) return length_of(*of.as_text());
@@ -27,7 +26,7 @@ Value part_of(const Value& item, const Value* attribute) {
   return attribute->as_text() != nullptr ? value_at(item, *attribute->as_text()) : item_of(item, *attribute);
 }
 
-/// Returns the key to compare a value by: in lower case unless `case_sensitive`.
+/// Returns the key to compare a value by: a text is in lower case unless `case_sensitive`.
 Value folded(const Value& value, bool case_sensitive) {
   return case_sensitive || value.as_text() == nullptr ? value : Value(lower(*value.as_text()));
 }

@@ -28,9 +28,8 @@ template <class... Parts>
   throw InputError(message(shortened_part(parts)...));
 }
 
-inline constexpr std::size_t most_text = std::size_t{64}
-                                         << 20;  ///< limit on a text's bytes and on a list's or dict's weight
-inline constexpr int most_nested_values = 200;   ///< limit on the depth of lists and dicts
+inline constexpr std::size_t most_text = std::size_t{64} << 20;  ///< limit: bytes of a text, weight of a list or dict
+inline constexpr int most_nested_values = 200;                   ///< limit on the depth of lists and dicts
 
 /// Throws InputError if a text is longer than most_text.
 inline void require_short(const std::string& text) {

@@ -8,8 +8,7 @@
 namespace fsdp::text {
 namespace {
 
-constexpr std::size_t most_steps =
-    100;  // limit for a Sequence; each step may compile an expression, and processes every text
+constexpr std::size_t most_steps = 100;  // per Sequence: each step may compile an expression, and processes every text
 
 }  // namespace
 

@@ -119,9 +119,8 @@ void append_normalized(std::string& out, std::string_view text, UnicodeForm form
   const bool compatible = form == UnicodeForm::nfkc || form == UnicodeForm::nfkd;
   const CodePointTable& flags = all_flags();
   const std::uint8_t decomposed_by = compatible ? changed_by_nfkd : changed_by_nfd;
-  const int alone = form == UnicodeForm::nfc
-                        ? int{changed_by_nfc}
-                        : int{decomposed_by};  // the flag that decides for a character without marks
+  const int alone =
+      form == UnicodeForm::nfc ? int{changed_by_nfc} : int{decomposed_by};  // flag to test if there are no marks
   CodePoints part;
   for (std::size_t at = 0; at < text.size();) {
     if (const std::size_t ascii = ascii_length(text.substr(at)); ascii > 1) {

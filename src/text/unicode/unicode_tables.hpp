@@ -16,8 +16,7 @@ extern const char* const category_runs;
 struct UnicodeTable {
   const char* name;
   const char* categories;  ///< such as "L Nd"
-  const char*
-      runs;  ///< run lengths from code point 0 on, alternately of code points that do not differ and that differ
+  const char* runs;        ///< run lengths from code point 0 on, alternately without and with a difference
 };
 
 inline constexpr std::size_t unicode_table_count = 10;

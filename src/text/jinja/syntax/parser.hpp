@@ -50,11 +50,10 @@ class ExpressionParser {
     throw InputError(message(source_, ": line ", now().line, ": ", shortened_part(parts)...));
   }
 
-  ExpressionPointer expression();  ///< may be `a if b else c`
-  ExpressionPointer tuple(
-      bool conditional);  ///< one or several expressions; `conditional`: each may be `a if b else c`
-  Arguments arguments();  ///< from "(" to ")"
-  Filter filter();        ///< a name and its arguments
+  ExpressionPointer expression();             ///< may be `a if b else c`
+  ExpressionPointer tuple(bool conditional);  ///< one or several expressions; `conditional`: may be `a if b else c`
+  Arguments arguments();                      ///< from "(" to ")"
+  Filter filter();                            ///< a name and its arguments
 
  private:
   class Depth;

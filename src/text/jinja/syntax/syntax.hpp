@@ -18,8 +18,8 @@ struct Call;
 
 struct Expression {
   int line = 0;
-  int depth = 1;                          ///< nesting depth of expressions
-  std::function<Value(Runner&)> value;    ///< call it through Runner::evaluate, which spends a step
+  int depth = 1;                        ///< nesting depth of expressions
+  std::function<Value(Runner&)> value;  ///< call it through Runner::evaluate, which spends a step and limits the depth
   std::shared_ptr<const Call> call = {};  ///< if the expression is a call, else null
 };
 using ExpressionPointer = std::shared_ptr<const Expression>;
