@@ -61,7 +61,7 @@ class AddedTokenFinder {
   const AddedToken* longest(std::string_view text, std::size_t at, Budget& budget) const;
 
   std::vector<Node> nodes_{1};
-  std::array<std::uint32_t, 256> first_{};  // node after a first byte; 0: no token begins with it
+  std::array<std::uint32_t, 256> first_{};  // the root's child for each byte; 0 if no token begins with it
 };
 
 }  // namespace fsdp::text

@@ -27,7 +27,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::int64_t most_template_bytes = 1'000'000;
-constexpr std::size_t row_steps = 5'000'000, row_steps_per_byte = 1000;  // template steps for all answers of a row
+constexpr std::size_t row_steps = 5'000'000, row_steps_per_byte = 1000;  // limit of steps over all answers of a row
 constexpr const char* part_mark = "tessera_part_of_content";  // key that is printed only if a part is printed whole
 constexpr ValueNames<Learn::last> learn_names("all", "last");
 constexpr const char* unknown_answer = ", so that what the model is to write there is not known";

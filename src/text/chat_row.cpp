@@ -95,7 +95,7 @@ bool is_data(const Json& value, std::string_view key) {
 /// Returns the value of a training mark: true if the message is learned; nothing for null. Throws InputError for an
 /// invalid value.
 std::optional<bool> mark_of(const Json& value, std::string_view key, const std::string& where) {
-  if (value.is_null()) return std::nullopt;  // `datasets` writes null where a key is missing
+  if (value.is_null()) return std::nullopt;  // `datasets` writes null for a missing key
   if (value.is_boolean()) return value.get<bool>();
   const bool known = value.is_number() && (value == 0 || value == 1);
   require<InputError>(known, where, " has \"", key, "\" of ", shortened(value.is_binary() ? "?" : value.dump()),

@@ -146,7 +146,7 @@ std::string StreamDecoder::push(TokenId id) {
   }
   // A token's text may depend on the tokens before it: decodes the token together with the last tokens returned, then
   // removes their text.
-  constexpr std::size_t most_waiting = 64;  // limit on withheld tokens while the text ends in U+FFFD; a character has 4
+  constexpr std::size_t most_waiting = 64;  // tokens withheld while the text ends in U+FFFD; a character needs up to 4
   ids_.push_back(id);
   const std::string text = tokenizer_.decode(ids_, skip_special_);
   if (text.size() <= given_text_.size()) return out;
