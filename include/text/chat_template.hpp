@@ -3,7 +3,7 @@
 /// Chat templates: render conversations with a model folder's own template, in a subset of Jinja, as `transformers`
 /// does.
 ///
-/// docs/conversations.md lists the supported subset. Reading a template with anything else is an error that names it.
+/// docs/conversations.md lists the supported subset. Any other feature in a template is an error that identifies it.
 #pragma once
 
 #include <cstddef>
@@ -30,10 +30,10 @@ struct TextRange {
 struct RenderedChat {
   std::string text;
   std::vector<TextRange> answers;  ///< the text in {% generation %} blocks
-  std::size_t steps = 0;           ///< work that it took
+  std::size_t steps = 0;           ///< steps of work that rendering took
 };
 
-/// A parsed and checked template. Copies share its data; several threads can render at once.
+/// A parsed and checked template. Copies share its data; several threads can render concurrently.
 class ChatTemplate {
  public:
   /// Parses a template. `source`: its name for errors. Throws InputError "`source`: line N: ...".
@@ -44,13 +44,14 @@ class ChatTemplate {
   /// "`source`: line N: ..." if the template raises an exception, uses something undefined, or does not terminate.
   RenderedChat render(std::string_view variables, const std::tm& clock) const;
 
-  /// The same; the variables are a dict.
+  /// Renders the template with variables that are already a dict.
   RenderedChat render(const jinja::Value& variables, const std::tm& clock) const;
 
-  /// Returns whether a name, such as that of a variable, occurs in the template's tags.
+  /// Returns whether a name, such as a variable's, occurs in the template's tags.
   bool mentions(std::string_view name) const;
 
-  /// Returns whether a key of an object may be read by its name: it occurs as a name, or as a word in a text.
+  /// Returns whether the template may read a key of an object: the key occurs in its tags as a name, or as a word in a
+  /// string literal.
   bool may_read(std::string_view key) const;
 
   /// Returns whether the template marks answers by {% generation %} blocks.

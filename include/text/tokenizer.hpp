@@ -2,8 +2,8 @@
 /// @file
 /// Tokenizers in Hugging Face's format tokenizer.json: byte-level BPE and SentencePiece's BPE.
 ///
-/// Ids are the same as those of the Python package `tokenizers`. Reading a file with an unsupported feature is an
-/// error; docs/tokenizers.md lists the supported ones.
+/// The ids equal the ids that the Python package `tokenizers` computes. A file with an unsupported feature is an error;
+/// docs/tokenizers.md lists the supported features.
 #pragma once
 
 #include <cstddef>
@@ -25,19 +25,19 @@ struct TextFrame {
   std::vector<TokenId> before, after;
 };
 
-/// A parsed and checked tokenizer. Copies share its data; several threads can call its functions at once.
+/// A parsed and checked tokenizer. Copies share its data; several threads can call its functions concurrently.
 class Tokenizer {
  public:
-  /// Reads a tokenizer.json, or the one in a folder. Throws InputError for its contents, FileError if it cannot be
-  /// read.
+  /// Reads a tokenizer.json; `path` is the file or its folder. Throws InputError if its contents are invalid or
+  /// unsupported, FileError if it cannot be read.
   static Tokenizer read(const std::filesystem::path& path);
-  /// Parses the text of such a file. `source`: its name for errors.
+  /// Parses the text of a tokenizer.json. `source`: its name for errors.
   static Tokenizer parse(std::string_view json, const std::string& source);
 
   /// Encodes a text. Bytes that are not valid UTF-8 are read as U+FFFD, one per maximal invalid part, as in Python's
   /// errors="replace". `special`: also adds the special tokens that the post-processor puts around a text.
   std::vector<TokenId> encode(std::string_view text, bool special = true) const;
-  /// The same, but appends to `ids`.
+  /// Encodes a text like `encode`, but appends to `ids`.
   void append_encoded(std::string_view text, bool special, std::vector<TokenId>& ids) const;
 
   /// Encodes a text that continues another one: adds neither special tokens nor a leading space. Appends to `ids`.
@@ -46,19 +46,19 @@ class Tokenizer {
   /// Decodes ids to valid UTF-8. Skips unknown ids; also special tokens if `skip_special`.
   std::string decode(std::span<const TokenId> ids, bool skip_special = true) const;
 
-  /// Returns the tokens that `special` adds to a text. Throws InputError if the post-processor does not hold the text
-  /// exactly once.
+  /// Returns the special tokens that `encode` adds around a text. Throws InputError unless the post-processor contains
+  /// the text exactly once.
   TextFrame frame() const;
 
   std::int64_t vocabulary_size() const;                        ///< one more than the largest id
-  std::optional<TokenId> id_of(std::string_view token) const;  ///< of the token's name in the file; empty if unknown
+  std::optional<TokenId> id_of(std::string_view token) const;  ///< the id of a token name in the file; empty if unknown
   std::optional<std::string> name_of(TokenId id) const;        ///< the token's name in the file; empty if unknown
-  /// Returns whether a token is special: `skip_special` skips it.
+  /// Returns whether a token is special, that is, omitted with `skip_special`.
   bool is_special(TokenId id) const;
-  /// Returns the ids below `vocabulary` that no token has.
+  /// Returns the ids below `vocabulary` that are not assigned to a token.
   std::vector<TokenId> ids_without_token(std::int64_t vocabulary) const;
 
-  /// What the user should know of the files, a sentence each: requests that are not followed, and known faults.
+  /// Returns warnings for the user about the files: settings that are ignored, and known faults.
   const std::vector<std::string>& warnings() const { return warnings_; }
 
  private:
@@ -69,21 +69,22 @@ class Tokenizer {
   std::vector<std::string> warnings_;
 };
 
-/// Decodes ids one at a time. The strings that `push` and `finish` return, joined, equal `decode` of all ids, with one
-/// exception: in a run of byte tokens <0x..> that becomes invalid after valid bytes, `decode` replaces all of them.
+/// Decodes ids one at a time. The concatenated results of `push` and `finish` equal `decode` of all ids, with one
+/// exception: if a run of byte tokens <0x..> becomes invalid UTF-8 after valid bytes, `decode` replaces all bytes of
+/// the run.
 class StreamDecoder {
  public:
   /// `skip_special`: skip special tokens.
   explicit StreamDecoder(Tokenizer tokenizer, bool skip_special = true);
 
-  std::string push(TokenId id);  ///< returns text that is final; holds back a character until all its bytes are there
+  std::string push(TokenId id);  ///< returns text that is final; withholds a character until all its bytes have arrived
   std::string finish();          ///< returns the rest and resets the decoder for a new text
 
  private:
   Tokenizer tokenizer_;
   bool skip_special_ = true;
-  std::string bytes_;         // byte-level: bytes of an incomplete character
-  std::vector<TokenId> ids_;  // otherwise: `given_` ids whose text was returned, then newer ones
+  std::string bytes_;         // byte-level decoder: bytes of an incomplete character
+  std::vector<TokenId> ids_;  // other decoders: `given_` ids whose text was returned, then newer ids
   std::size_t given_ = 0;
   std::string given_text_;
 };

@@ -64,7 +64,7 @@ const AddedToken* AddedTokenFinder::longest(std::string_view text, std::size_t a
 
 void AddedTokenFinder::split(std::string_view text, std::vector<TextPart>& parts, Budget& budget) const {
   std::size_t done = 0;
-  std::size_t spaces_end = 0;  // of the white space that the last token stripped behind it
+  std::size_t spaces_end = 0;  // end of the white space that the last token stripped on its right
   const auto add = [&](std::size_t begin, std::size_t end, const AddedToken* token) {
     if (begin < end) parts.push_back({begin, end, token});
   };
@@ -84,16 +84,16 @@ void AddedTokenFinder::split(std::string_view text, std::vector<TextPart>& parts
         std::size_t place = before;
         if (!is_space(next_code_point(text, place))) break;
       }
-      begin = std::max(begin, done);  // the token before may have stripped some of it
+      begin = std::max(begin, done);  // the previous token may have stripped a part of this white space
     }
     if (token->rstrip) {
-      end = std::max(end, spaces_end);  // a token within white space does not look for its end again
+      end = std::max(end, spaces_end);  // do not scan white space again that is already scanned
       for (std::size_t behind = end; end < text.size() && is_space(next_code_point(text, behind));) end = behind;
       spaces_end = end;
     }
     add(done, begin, nullptr);
     add(begin, end, token);
-    done = end;  // before the last end where that one took this token with its white space: as the package has it
+    done = end;  // moves back if the previous token stripped white space beyond this token, as in `tokenizers`
   }
   add(done, text.size(), nullptr);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A budget of work for reading one input, such as a chat template or a document.
+/// A limit on the work of processing one input, such as a chat template or a document.
 #pragma once
 
 #include <algorithm>
@@ -12,17 +12,17 @@
 
 namespace fsdp::text {
 
-/// Steps that may be spent on one input, in proportion to its size. Everything that reads the input spends from the
-/// same budget, so that no sequence of its parts takes more. A step is some 10 to 100 ns, or the memory of a few dozen
-/// bytes.
+/// A limit on the steps spent on one input, proportional to its size. All operations on the input spend from the same
+/// budget, so that no combination of its parts exceeds the limit. A step takes about 10 to 100 ns, or a few dozen bytes
+/// of memory.
 class Budget {
  public:
   struct Rate {
-    std::size_t base = 0;      ///< steps for an input of any size
-    std::size_t per_byte = 0;  ///< steps for each of its bytes
+    std::size_t base = 0;      ///< steps granted regardless of the input's size
+    std::size_t per_byte = 0;  ///< additional steps per byte of the input
   };
 
-  /// What takes the steps, and what to do if they are too many.
+  /// For the error: the operation that spends the steps, and the advice to the user.
   struct Task {
     std::string name, advice;
   };
@@ -31,7 +31,7 @@ class Budget {
   Budget(const Task& task, std::size_t bytes, Rate rate)
       : task_(task), bytes_(bytes), total_(rate.base + rate.per_byte * bytes), left_(total_) {}
 
-  /// Throws InputError if fewer steps are left.
+  /// Spends steps. Throws InputError if not enough are left.
   void spend(std::size_t steps) {
     if (steps > left_) [[unlikely]]
       throw InputError(
@@ -46,8 +46,8 @@ class Budget {
   std::size_t bytes_, total_, left_;
 };
 
-/// Returns the steps of searching a text for another one, which may compare it everywhere; reading the text is not
-/// among them.
+/// Returns the steps of searching `text` for `what` in the worst case, a comparison at every offset. Excludes the steps
+/// of reading `text`.
 inline std::size_t search_steps(std::string_view text, std::string_view what) {
   return (text.size() - std::min(text.size(), what.size())) / 64 * (what.size() / 16);
 }

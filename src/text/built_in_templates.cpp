@@ -38,7 +38,7 @@ constexpr std::string_view llama3 = R"({{- bos_token if bos_token else '<|begin_
 {%- endfor %}
 {%- if add_generation_prompt %}{{ '<|start_header_id|>assistant<|end_header_id|>\n\n' }}{% endif %})";
 
-/// Plain words, for models whose vocabulary has no tokens for roles.
+/// Roles as plain text, for models whose vocabulary has no tokens for roles.
 constexpr std::string_view plain = R"({{- bos_token if bos_token else '' }}
 {%- for message in messages %}
   {%- if message.role == 'system' %}
@@ -54,8 +54,8 @@ constexpr std::string_view plain = R"({{- bos_token if bos_token else '' }}
 {%- endfor %}
 {%- if add_generation_prompt %}{{ 'Assistant:' }}{% endif %})";
 
-/// The format of Qwen3's own template, for training: each answer is written as that one writes the last answer of a
-/// conversation, with its think block, which may be empty. (Of earlier answers it drops the block.)
+/// The format of Qwen3's own template, adapted for training: each answer has a think block, which may be empty. (The
+/// original writes the block only in the last answer of a conversation.)
 constexpr std::string_view qwen3 = R"({%- if tools or messages[0].role == 'system' %}
   {{- '<|im_start|>system\n' }}
   {%- if messages[0].role == 'system' %}{{- messages[0].content + ('\n\n' if tools else '') }}{% endif %}

@@ -27,11 +27,11 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::int64_t most_template_bytes = 1'000'000;
-constexpr std::size_t row_steps = 5'000'000, row_steps_per_byte = 1000;  // of a template over all answers of a row
-constexpr const char* part_mark = "tessera_part_of_content";             // a key that only a part printed whole shows
+constexpr std::size_t row_steps = 5'000'000, row_steps_per_byte = 1000;  // limit of steps over all answers of a row
+constexpr const char* part_mark = "tessera_part_of_content";  // key that is printed only if a part is printed whole
 constexpr ValueNames<Learn::last> learn_names("all", "last");
 constexpr const char* unknown_answer = ", so that what the model is to write there is not known";
-constexpr std::size_t most_encoded_again = 1000;  // how often a row may be encoded for its answers
+constexpr std::size_t most_encoded_again = 1000;  // limit on how often a row is encoded to find its answers' tokens
 
 NamedText template_of(const std::filesystem::path& tokenizer, const std::string& name) {
   if (std::optional<std::string> known = built_in_template(name))
@@ -44,15 +44,15 @@ NamedText template_of(const std::filesystem::path& tokenizer, const std::string&
   return *std::move(own);
 }
 
-/// Maps places in a text to its tokens. Ask for places in ascending order.
+/// Maps byte offsets in a text to its tokens. Query the offsets in ascending order.
 class Borders {
  public:
   Borders(const Tokenizer& tokenizer, std::string_view text, const std::vector<TokenId>& whole)
       : tokenizer_(tokenizer), text_(text), whole_(whole) {}
 
   struct Border {
-    std::size_t tokens = 0;  ///< number of tokens before the place that do not depend on the text after it
-    bool exact = false;      ///< no token spans the place
+    std::size_t tokens = 0;  ///< number of tokens before the offset that do not depend on the text after it
+    bool exact = false;      ///< no token spans the offset
   };
 
   Border at(std::size_t place) {
@@ -63,7 +63,7 @@ class Borders {
   }
 
  private:
-  /// Encodes the text from an exact border up to the place, and compares its tokens with those of the whole text.
+  /// Encodes the text from an exact border up to `place`, and compares the result with the tokens of the whole text.
   Border compared_from(std::size_t byte, std::size_t token, std::size_t place) {
     std::vector<TokenId> part;
     const std::string_view text = text_.substr(byte, place - byte);
@@ -81,7 +81,7 @@ class Borders {
   std::string_view text_;
   const std::vector<TokenId>& whole_;
   std::size_t byte_ = 0, token_ = 0;  // the last exact border; the text before it is not encoded again
-  std::size_t encoded_ = 0;           // bytes so far
+  std::size_t encoded_ = 0;           // bytes encoded so far
 };
 
 ChatTokens tokens_of(const Tokenizer& tokenizer, std::string_view text, const std::vector<TextRange>& answers) {
@@ -196,7 +196,7 @@ void ChatFormat::join_unread_parts(ChatRow& row) const {
   try {
     const std::string text = rendered(marked).text;
     if (text.find(part_mark) == std::string::npos && has_all_parts(row, text)) return;
-  } catch (const InputError&) {  // the template wants a text
+  } catch (const InputError&) {  // the template accepts only content that is a text
   }
   for (Json& message : row.messages) join_parts(message);
 }
@@ -228,7 +228,7 @@ std::vector<std::string> ChatFormat::unread_keys(const ChatRow& row) const {
   std::vector<std::string> unread = row.unread;
   for (const auto& [key, value] : row.more.items())
     if (!template_.mentions(key)) unread.push_back("chat_template_kwargs." + key);
-  if (!template_.may_read("content")) return unread;  // it writes messages whole
+  if (!template_.may_read("content")) return unread;  // the template prints whole messages, with all keys
   for (const std::string& key : row.message_keys)
     if (!template_.may_read(key)) unread.push_back("messages." + key);
   return unread;
@@ -281,7 +281,7 @@ std::vector<TextRange> ChatFormat::learned_blocks(const ChatRow& row, const Rend
     const bool learns = row.learned[answers[i]];
     if (one_each && learns) learned.push_back(chat.answers[i]);
     if (one_each || learns) continue;
-    const TextRange left = turn(row, answers[i], chat.text, source, steps);  // several blocks, or none, in a message
+    const TextRange left = turn(row, answers[i], chat.text, source, steps);  // any number of blocks per message
     std::erase_if(learned, [&](const TextRange& block) { return block.begin < left.end && left.begin < block.end; });
   }
   return learned;
@@ -294,7 +294,7 @@ ChatTokens ChatFormat::of_texts(const ChatRow& row, const std::string& source) c
   std::string text = row.prompt + row.completion;
   if (!row.completion.ends_with(end_text)) text += end_text;
   ChatTokens tokens = tokens_of(tokenizer_, text, {{row.prompt.size(), text.size()}});
-  if (end && (tokens.ids.empty() || tokens.ids.back() != *end)) {  // a token of the vocabulary that no text becomes
+  if (end && (tokens.ids.empty() || tokens.ids.back() != *end)) {  // the end token's text does not encode to it
     tokens = tokens_of(tokenizer_, row.prompt + row.completion,
                        {{row.prompt.size(), row.prompt.size() + row.completion.size()}});
     tokens.ids.push_back(*end);

@@ -30,7 +30,8 @@ using Json = nlohmann::ordered_json;
 constexpr JsonLimits argument_limits{
     .depth = 64, .values = 1'000'000, .array = 100'000, .text = 100'000'000, .keep_digits = true};
 
-/// Returns the first place of `what` in `text`; npos if there is none. memmem takes linear time, std::string may not.
+/// Returns the offset of the first `what` in `text`; npos if there is none. memmem takes linear time, std::string may
+/// not.
 std::size_t place_of(std::string_view what, std::string_view text) {
   if (what.size() > text.size()) return std::string_view::npos;
   const void* found = ::memmem(text.data(), text.size(), what.data(), what.size());
@@ -38,11 +39,10 @@ std::size_t place_of(std::string_view what, std::string_view text) {
                           : static_cast<std::size_t>(static_cast<const char*>(found) - text.data());
 }
 
-/// A text that was decoded from the rendered one.
+/// The rendered text after JSON's escapes are decoded, with a mapping between the offsets in both texts.
 struct Decoded {
   std::string text = {};
-  /// After each escape: the number of bytes of `text`, and the place in the rendered text. Between escapes both grow
-  /// equally.
+  /// For each escape, the offset of its end in `text` and in the rendered text. Between escapes both advance equally.
   std::vector<std::pair<std::size_t, std::size_t>> escapes = {};
 
   std::size_t place(std::size_t byte) const {
@@ -57,7 +57,7 @@ struct Decoded {
   }
 };
 
-/// Replaces JSON's escapes by what they stand for.
+/// Replaces JSON's escapes by the characters that they represent.
 Decoded decoded(const Decoded& from) {
   constexpr std::string_view letters = "\"\\/'bfnrt", meanings = "\"\\/'\b\f\n\r\t";
   const std::string& text = from.text;
@@ -83,7 +83,7 @@ Decoded decoded(const Decoded& from) {
   return to;
 }
 
-/// A rendered text to search: as it is, and with JSON's escapes decoded once and twice.
+/// A searchable rendered text at up to three levels: unchanged, and with JSON's escapes decoded once and twice.
 class Rendered {
  public:
   explicit Rendered(std::string_view text) : size_(text.size()) {
@@ -95,8 +95,8 @@ class Rendered {
   std::size_t size() const { return size_; }
   const std::vector<Decoded>& levels() const { return levels_; }
 
-  /// Returns the first place of `what` in [from, to) in any level. Searches windows that double, so that its time is
-  /// proportional to the way to that place in all of them.
+  /// Returns the first occurrence of `what` in [from, to) at any level. Searches windows of doubling size at all
+  /// levels, so that the time is proportional to the distance to that occurrence.
   std::optional<TextRange> find(std::string_view what, std::size_t from, std::size_t to) const {
     for (std::size_t reach = 4 * what.size() + 256;; reach *= 2) {
       std::optional<TextRange> first;
@@ -118,17 +118,17 @@ class Rendered {
   std::vector<Decoded> levels_;
 };
 
-/// Returns for each of several texts whether it is in another one: the automaton of Aho and Corasick.
+/// Returns for each text of `all` whether `text` contains it. Uses the Aho-Corasick automaton.
 std::vector<bool> found_in(std::string_view text, const std::vector<std::string>& all) {
   struct Node {
-    std::uint32_t parent = 0, depth = 0, shorter = 0;  // `shorter`: the longest other node that is an end of this one
+    std::uint32_t parent = 0, depth = 0, shorter = 0;  // `shorter`: suffix link, the node of the longest proper suffix
     unsigned char letter = 0;
     bool seen = false;
   };
   std::vector<Node> nodes(1);
   std::unordered_map<std::uint64_t, std::uint32_t> edges;
   const auto key = [](std::uint32_t node, unsigned char letter) { return std::uint64_t{node} << 8 | letter; };
-  const auto next = [&](std::uint32_t node, unsigned char letter) {  // of the node or its ends; the root: none
+  const auto next = [&](std::uint32_t node, unsigned char letter) {  // follows suffix links; the root if none matches
     for (;; node = nodes[node].shorter) {
       const auto found = edges.find(key(node, letter));
       if (found != edges.end()) return found->second;
@@ -160,14 +160,15 @@ std::vector<bool> found_in(std::string_view text, const std::vector<std::string>
   return found;
 }
 
-/// What the keys of an object are.
+/// The kind of an object's keys.
 enum class KeysOf : std::uint8_t {
-  data,        ///< texts
-  schema,      ///< words of a tool's schema; its types are omitted, since a template may write its own words for them
-  properties,  ///< names of a schema's properties
+  data,    ///< part of the data: searched for like texts
+  schema,  ///< keywords of a tool's schema: not searched for, nor are its types, for which a template may write its own
+           ///< words
+  properties,  ///< names of a schema's properties: searched for like texts
 };
 
-/// Appends the texts in a value that are not empty: its texts, and keys that are.
+/// Appends the non-empty texts in a value, including the keys that count as texts.
 void append_texts(const Json& value, KeysOf keys, std::vector<std::string>& texts) {  // NOLINT(misc-no-recursion)
   if (value.is_string() && !value.get_ref<const std::string&>().empty()) texts.push_back(value);
   const KeysOf of_items = keys == KeysOf::data ? KeysOf::data : KeysOf::schema;
@@ -181,12 +182,12 @@ void append_texts(const Json& value, KeysOf keys, std::vector<std::string>& text
   }
 }
 
-/// A part of a message to look for. Reasoning may be absent.
+/// A part of a message to search for. Reasoning may be absent.
 struct Piece {
   std::string text = {};
   MissingPart::Kind kind = MissingPart::Kind::text;
   bool reasoning = false;
-  std::string called = {};  // the name of the called tool
+  std::string called = {};  // name of the called tool
 };
 
 void append_piece(std::string_view text, bool reasoning, std::vector<Piece>& pieces) {
@@ -194,7 +195,8 @@ void append_piece(std::string_view text, bool reasoning, std::vector<Piece>& pie
   if (!text.empty()) pieces.push_back({.text = std::string(text), .reasoning = reasoning});
 }
 
-/// Appends a text. In an answer, what is within think blocks, or before the end of one, is reasoning.
+/// Appends the pieces of a text. In an answer, text within a think block, or before an unmatched </think>, is
+/// reasoning.
 void append_text(std::string_view text, bool answer, std::vector<Piece>& pieces) {
   constexpr std::string_view begin = "<think>", end = "</think>";
   for (std::size_t close = 0; answer && (close = text.find(end)) != text.npos;) {
@@ -226,7 +228,7 @@ void append_call(const Json& call, std::vector<Piece>& pieces) {
   if (arguments.is_string()) {
     try {
       parsed = parse_strict_ordered(arguments.get_ref<const std::string&>(), "arguments", argument_limits);
-    } catch (const InputError&) {  // any other text
+    } catch (const InputError&) {  // not JSON: the arguments are one text
       texts.emplace_back(jinja::strip(arguments.get_ref<const std::string&>()));
     }
   }
@@ -250,18 +252,18 @@ std::vector<Piece> pieces_of(const Json& message) {
   return pieces;
 }
 
-/// Follows the pieces of messages through a rendered text.
+/// Finds the pieces of messages in a rendered text, in order.
 class Reader {
  public:
   explicit Reader(const Rendered& text) : text_(text) {}
 
-  /// Moves to a place, if it is ahead.
+  /// Advances to an offset if it is ahead of the current one.
   void skip_to(std::size_t place) {
     read_reasoning(place);
     at_ = std::max(at_, place);
   }
 
-  /// Moves behind a piece. Returns whether it was there.
+  /// Advances past a piece. Returns whether it was found.
   bool read(const Piece& piece) {
     if (piece.reasoning) {
       reasoning_.push_back(piece.text);
@@ -271,7 +273,7 @@ class Reader {
     if (!found) return false;
     const std::size_t before = at_;
     read_reasoning(found->begin);
-    if (at_ > before) {  // the piece's words may also stand in the reasoning
+    if (at_ > before) {  // the reasoning may also contain the piece's text: prefer a match after it
       const std::optional<TextRange> behind = text_.find(piece.text, at_, text_.size());
       if (behind) found = behind;
     }
@@ -279,14 +281,15 @@ class Reader {
     return true;
   }
 
-  /// Returns how much of the reasoning was absent.
+  /// Searches for the last reasoning. Returns the number of reasoning texts that were absent.
   std::size_t finish() {
     read_reasoning(text_.size());
     return absent_;
   }
 
  private:
-  /// Looks for the reasoning in front of a piece. Once some is absent, so is the rest, for a bound on the time.
+  /// Searches for the pending reasoning, up to about offset `to`. If one text is absent, counts the rest as absent
+  /// without searching, to bound the time.
   void read_reasoning(std::size_t to) {
     for (std::size_t i = 0; i < reasoning_.size(); ++i) {
       const std::optional<TextRange> found =
@@ -302,13 +305,13 @@ class Reader {
 
   const Rendered& text_;
   std::size_t at_ = 0;
-  std::vector<std::string> reasoning_;  // of which the place is not known yet
+  std::vector<std::string> reasoning_;  // pending: not searched for yet
   std::size_t absent_ = 0;
 };
 
-/// Returns the name of the first tool of which a text is not in the rendered one; nothing if there is none.
+/// Returns the name of the first tool that has a text which is absent from `text`; nothing if all texts are present.
 std::optional<std::string> missing_tool(const Json& tools, const Rendered& text) {
-  std::vector<std::string> texts, names;  // a name for each text
+  std::vector<std::string> texts, names;  // `names`: for each text, its tool's name
   for (const Json& tool : tools) {
     const auto wrapped = tool.find("function");
     const Json& function = wrapped != tool.end() && wrapped->is_object() ? *wrapped : tool;
@@ -317,7 +320,7 @@ std::optional<std::string> missing_tool(const Json& tools, const Rendered& text)
     names.resize(texts.size(), name);
   }
   std::size_t in_order = 0;
-  for (std::size_t at = 0; in_order < texts.size(); ++in_order) {  // most templates write schemas as they are
+  for (std::size_t at = 0; in_order < texts.size(); ++in_order) {  // fast path: most templates write schemas unchanged
     const std::optional<TextRange> found = text.find(texts[in_order], at, text.size());
     if (!found) break;
     at = found->end;
@@ -340,7 +343,7 @@ MissingPart missing_part(const ChatRow& row, std::string_view text, std::size_t 
   const Rendered rendered(text);
   Reader reader(rendered);
   for (std::size_t i = 0; i < row.messages.size(); ++i) {
-    if (row.learned[i] && !learned.empty()) {  // the words of an answer may also stand before it, as in a tool's schema
+    if (row.learned[i] && !learned.empty()) {  // an answer's text may also occur before it, such as in a tool's schema
       reader.skip_to(learned.front().begin);
       learned = learned.subspan(1);
     }

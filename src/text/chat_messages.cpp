@@ -13,14 +13,14 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Keys for data that a language model of text cannot read, next to the messages or in one.
+// Keys of data that a text-only model cannot read, in a record or in a message.
 constexpr std::array<std::string_view, 9> media_keys = {"image",     "images", "image_url", "video",      "videos",
                                                         "video_url", "audio",  "audios",    "input_audio"};
 
-// Texts that templates print. `tool_call_id` may be a whole number, too.
+// Keys of texts that templates print. `tool_call_id` may also be an integer.
 constexpr std::array<std::string_view, 2> text_keys = {"name", "tool_call_id"};
 
-// Types of text parts: those of chat completions, and of responses.
+// Types of text parts in the formats of chat completions and of responses.
 constexpr std::array<std::string_view, 3> text_types = {"text", "input_text", "output_text"};
 
 std::string type_of(const Json& value) { return value.is_binary() ? "number" : value.type_name(); }
@@ -105,7 +105,7 @@ void check_message(Json& message, const std::string& where) {
     require<InputError>(calls->is_array(), where, " has \"tool_calls\" of the type ", type_of(*calls),
                         ", and they must be a list");
     for (std::size_t i = 0; i < calls->size(); ++i) check_call((*calls)[i], fsdp::message(where, ": call ", i + 1));
-    if (calls->empty()) message.erase("tool_calls");  // templates ask whether the key is there
+    if (calls->empty()) message.erase("tool_calls");  // templates test whether the key exists
   }
   if (!message.contains("content")) {
     require<InputError>(calls_tools(message), where, is_null ? " has \"content\" that is null" : " has no \"content\"",

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Checks the messages of a conversation by type, before a template sees them.
+/// Checks the types in a conversation's messages before the messages are rendered by a template.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace fsdp::text {
 
-/// Removes all keys whose value is null: tables write null for a column that a record does not have.
+/// Removes all keys whose value is null: table formats store null for a column that is absent from a record.
 void drop_nulls(nlohmann::ordered_json& object);
 
 /// Throws InputError if an object has images, videos, audio or files, or functions in OpenAI's older form.
@@ -24,10 +24,10 @@ void check_message(nlohmann::ordered_json& message, const std::string& where);
 /// Returns whether a message calls tools.
 bool calls_tools(const nlohmann::ordered_json& message);
 
-/// Replaces content that is a list of text parts by their texts, joined.
+/// Replaces content that is a list of text parts by the concatenation of their texts.
 void join_parts(nlohmann::ordered_json& message);
 
-/// Keys of a message that hold an answer's reasoning.
+/// Keys of a message that contain an answer's reasoning.
 inline constexpr std::string_view reasoning_keys[] = {"reasoning_content", "reasoning", "thinking"};
 
 }  // namespace fsdp::text

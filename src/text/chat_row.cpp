@@ -23,16 +23,17 @@ using Json = nlohmann::ordered_json;
 constexpr JsonLimits row_limits{
     .depth = 64, .values = 1'000'000, .array = 100'000, .text = 100'000'000, .keep_digits = true};
 
-// The marks that other trainers know: OpenAI's and Mistral's "weight", axolotl's "train" or "training", ms-swift's
-// "loss". 0 and false: the answer is context and is not learned.
+// Training marks of other trainers: OpenAI's and Mistral's "weight", axolotl's "train" or "training", ms-swift's
+// "loss". If the value is 0 or false, the answer is context and is not learned.
 constexpr std::array<std::string_view, 4> marks = {"weight", "train", "training", "loss"};
 
-// Words of keys that change what is learned in other trainers, such as "train_detail", "loss_mask", "masked".
+// Words in keys that select the training targets in other trainers, such as "train_detail", "loss_mask", "masked".
 constexpr std::array<std::string_view, 14> words_of_marks = {"train",  "training", "trained",   "trainable", "loss",
                                                              "weight", "weights",  "weighting", "mask",      "masks",
                                                              "masked", "learn",    "learned",   "learnable"};
 
-// Words that say the same beside a switch, "skip": true, and something else beside a text, "label": "greeting".
+// Words in keys that select the training targets if the value is a switch ("skip": true), but not if it is a text
+// ("label": "greeting").
 constexpr std::array<std::string_view, 18> words_of_switches = {
     "masking", "learning", "untrained", "unmasked", "grad",     "supervise", "supervised", "unsupervised", "ignore",
     "ignored", "skip",     "skipped",   "exclude",  "excluded", "include",   "included",   "label",        "labels"};
@@ -40,10 +41,10 @@ constexpr std::array<std::string_view, 18> words_of_switches = {
 // Roles that other formats give to answers; only "assistant" is learned.
 constexpr std::array<std::string_view, 6> roles_of_answers = {"assistant", "gpt", "chatgpt", "bot", "model", "ai"};
 
-// Keys that hold the system message next to the messages.
+// Keys that contain a system message next to the messages.
 constexpr std::array<std::string_view, 3> system_keys = {"system", "system_prompt", "system_message"};
 
-// Forms of other trainers: keys that hold a conversation, each alone or both together.
+// Forms of other trainers: a key that contains a conversation, or two keys that together contain one.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 6> other_forms = {{{"conversations", ""},
                                                                                        {"conversation", ""},
                                                                                        {"dialogue", ""},
@@ -73,7 +74,7 @@ bool has_word_of(std::span<const std::string_view> words, std::string_view key) 
 
 bool has_word_of_marks(std::string_view key) { return has_word_of(words_of_marks, key); }
 
-/// Returns whether a value switches something: true, 0.5, "1", "false", or a list of such.
+/// Returns whether a value can be a switch: true, 0.5, "1", "false", or a list of such values.
 bool is_switch(const Json& value) {
   constexpr std::array<std::string_view, 8> texts = {"0", "1", "true", "false", "yes", "no", "on", "off"};
   if (value.is_string())
@@ -83,7 +84,7 @@ bool is_switch(const Json& value) {
   return value.is_boolean() || value.is_number() || value.is_binary();
 }
 
-/// Returns whether a key beside the messages may be of the record's data: it says nothing of what is learned.
+/// Returns whether a key next to the messages may be plain data that does not select the training targets.
 bool is_data(const Json& value, std::string_view key) {
   if (value.is_null()) return true;
   const bool is_one_word = std::ranges::find(words_of_marks, ascii_lower(std::string(key))) != words_of_marks.end();
@@ -91,9 +92,10 @@ bool is_data(const Json& value, std::string_view key) {
   return value.is_object() || (value.is_string() && !is_switch(value));
 }
 
-/// Returns whether a mark says that something is learned; nothing for null. Throws InputError for other values.
+/// Returns the value of a training mark: true if the message is learned; nothing for null. Throws InputError for an
+/// invalid value.
 std::optional<bool> mark_of(const Json& value, std::string_view key, const std::string& where) {
-  if (value.is_null()) return std::nullopt;  // `datasets` writes null where a key is missing
+  if (value.is_null()) return std::nullopt;  // `datasets` writes null for a missing key
   if (value.is_boolean()) return value.get<bool>();
   const bool known = value.is_number() && (value == 0 || value == 1);
   require<InputError>(known, where, " has \"", key, "\" of ", shortened(value.is_binary() ? "?" : value.dump()),
@@ -101,7 +103,7 @@ std::optional<bool> mark_of(const Json& value, std::string_view key, const std::
   return value == 1;
 }
 
-/// Reads a message's marks, and takes them out of it. Returns whether its answer is learned.
+/// Reads a message's training marks and removes them. Returns whether its answer is learned.
 bool take_marks(Json& message, const std::string& where) {
   std::optional<bool> learned;
   std::string_view by;
@@ -127,12 +129,12 @@ bool take_marks(Json& message, const std::string& where) {
   return learned.value_or(true);
 }
 
-/// Throws InputError for a key beside the messages that asks to learn something else.
+/// Throws InputError for a key next to the messages that selects other training targets.
 void refuse_record_marks(const Json& root, const std::string& source) {
   for (const auto& [key, value] : root.items()) {
     if (is_data(value, key) || !has_word_of_marks(key)) continue;
     const bool usual = is_mark(key) && (value.is_boolean() ? value.get<bool>() : value.is_number() && value == 1);
-    const bool measured = key == "loss" && value.is_number_float();  // of another model
+    const bool measured = key == "loss" && value.is_number_float();  // the loss of another model
     const bool only_answers = key.starts_with("train_on_") && value == false;
     require<InputError>(usual || measured || only_answers, source, ": has \"", shortened(key),
                         "\", which is not known and may say what is learned; leave the key or the record out, or mark ",
@@ -148,8 +150,8 @@ void check_list(const Json& messages, std::string_view name, const std::string& 
   }
 }
 
-/// Collects the keys of a message that templates may read or not. Throws InputError for a mark in a part of its
-/// content.
+/// Collects the optional keys of a message, which templates may ignore. Throws InputError for a training mark in a part
+/// of its content.
 void collect_keys(const Json& message, const std::string& where, std::set<std::string>& keys) {
   constexpr std::array<std::string_view, 3> known = {"role", "content", "tool_calls"};
   for (const auto& [key, value] : message.items())
@@ -167,7 +169,7 @@ void collect_keys(const Json& message, const std::string& where, std::set<std::s
   }
 }
 
-/// Appends a list of messages. `answers`: its answers are learned.
+/// Appends a list of messages. `answers`: whether answers in the list are learned.
 void append_messages(const Json& messages, std::string_view name, bool answers, const std::string& source,
                      ChatRow& row) {
   check_list(messages, name, source);
@@ -188,7 +190,7 @@ void append_messages(const Json& messages, std::string_view name, bool answers, 
   }
 }
 
-/// Returns the keys of a record's form. Throws InputError for none, and for two.
+/// Returns the keys of a record's form. Throws InputError if the record has no form or two forms.
 std::vector<std::string_view> form_of(const Json& root, const std::string& source) {
   const bool messages = root.contains("messages"), pair = root.contains("prompt") && root.contains("completion");
   const auto given = [&](std::string_view key) {  // an empty column is not a second form
@@ -209,7 +211,7 @@ std::vector<std::string_view> form_of(const Json& root, const std::string& sourc
   return {"prompt", "completion"};
 }
 
-/// Returns the text of a record's system message that stands next to the messages; nothing if it has none.
+/// Returns the text of the system message that a record stores next to its messages; nothing if it has none.
 std::optional<std::string> system_text(const Json& root, const std::string& source) {
   std::optional<std::string> text;
   for (const std::string_view key : system_keys) {
@@ -223,7 +225,7 @@ std::optional<std::string> system_text(const Json& root, const std::string& sour
   return text;
 }
 
-/// Puts a system message before the others, unless it is the first of them.
+/// Inserts a system message before the others, unless the first of them is the same message.
 void append_system(const std::optional<std::string>& system, const Json& messages, const std::string& source,
                    ChatRow& row) {
   if (!system) return;

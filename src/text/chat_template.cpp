@@ -20,7 +20,8 @@ namespace fsdp::text {
 
 namespace {
 
-// An ordinary template takes 1 to 10 steps for each byte of a conversation. A hub's longest have some 20,000 bytes.
+// An ordinary template takes 1 to 10 steps for each byte of a conversation. The longest published templates have about
+// 20,000 bytes.
 constexpr std::size_t most_template_size = 1'000'000;
 constexpr std::size_t base_steps = 20'000, steps_per_template_byte = 10, steps_per_byte = 100;
 constexpr std::size_t base_memory = std::size_t{128} << 20, memory_per_byte = 64;
@@ -36,8 +37,8 @@ const Budget::Task rendering = {
 struct ChatTemplate::State {
   std::string source;
   jinja::Program program;
-  std::set<std::string, std::less<>> names;  // in its tags
-  std::set<std::string, std::less<>> words;  // of texts in its tags, such as "a" and "b" of "a.b"
+  std::set<std::string, std::less<>> names;  // names in its tags
+  std::set<std::string, std::less<>> words;  // words of string literals in its tags, such as "a" and "b" of "a.b"
   std::size_t bytes = 0;
 };
 
@@ -59,7 +60,7 @@ RenderedChat ChatTemplate::render(std::string_view variables, const std::tm& clo
 }
 
 RenderedChat ChatTemplate::render(const jinja::Value& variables, const std::tm& clock) const {
-  const std::size_t size = variables.weight();  // its values, and the bytes of its texts
+  const std::size_t size = variables.weight();  // number of values, plus bytes of texts
   Budget budget(rendering, size,
                 {.base = base_steps + steps_per_template_byte * state_->bytes, .per_byte = steps_per_byte});
   const jinja::Spending spending(budget, base_memory + memory_per_byte * (state_->bytes + size));

@@ -10,7 +10,7 @@
 namespace fsdp::text {
 namespace {
 
-/// Returns the marks in a text that look like special tokens: "<|im_end|>", and those of DeepSeek with wide bars.
+/// Returns the substrings of a text that look like special tokens: "<|im_end|>", and DeepSeek's tokens with wide bars.
 std::set<std::string> marks_in(std::string_view text) {
   constexpr std::size_t longest = 64;
   std::set<std::string> marks;
@@ -25,13 +25,13 @@ std::set<std::string> marks_in(std::string_view text) {
   return marks;
 }
 
-/// Returns a conversation as the template writes it; the shortest one that the template does not refuse.
+/// Returns a rendered sample conversation: the first of the samples that the template accepts.
 std::string sample(const ChatFormat& format) {
   const std::string question = chat_message("user", "x"), answer = chat_message("assistant", "y");
   for (const std::string& messages : {"[" + question + "," + answer + "," + question + "]", "[" + question + "]"}) {
     try {
       return format.prompt(messages);
-    } catch (const InputError&) {  // what the template refuses is said when it is used
+    } catch (const InputError&) {  // errors are reported when the template is used
     }
   }
   return {};
@@ -42,7 +42,7 @@ std::string sample(const ChatFormat& format) {
 std::vector<std::string> ChatFormat::warnings() const {
   std::vector<std::string> warnings;
   for (const char* key : {"bos_token", "eos_token"}) {
-    const bool has_own = built_in_ && std::string_view(key) == "bos_token";  // built-in templates do without it
+    const bool has_own = built_in_ && std::string_view(key) == "bos_token";  // built-in templates work without it
     const bool asked = end_token_ == "none" && std::string_view(key) == "eos_token";
     if (!template_.mentions(key) || has_own || asked) continue;
     const auto found = tokens_.find(key);

@@ -25,8 +25,8 @@ constexpr std::string_view right_expression =
     R"(\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 constexpr std::string_view any_letters = R"([^\r\n\p{L}\p{N}]?\p{L}+)";
 
-/// Whether config.json next to a tokenizer is a mistral's and was written by a version before 5. False if it cannot
-/// be read.
+/// Returns whether the config.json next to a tokenizer belongs to a Mistral model and was written by a version of
+/// `transformers` before 5; false if it cannot be read.
 bool is_old_mistral(const std::filesystem::path& file) {
   try {
     const std::filesystem::path path = file.parent_path() / "config.json";
@@ -57,7 +57,7 @@ std::string_view expression_of(const PreTokenizer& pre_tokenizer) {
 std::optional<std::string> mistral_fault(const std::filesystem::path& file, const PreTokenizer& pre_tokenizer,
                                          std::int64_t vocabulary) {
   const std::string_view expression = expression_of(pre_tokenizer);
-  const bool joins = expression.find(any_letters) != expression.npos;  // across a change of case
+  const bool joins = expression.find(any_letters) != expression.npos;  // does not split at a change of case
   if (expression.empty() || expression == right_expression) return std::nullopt;
   if ((!joins && vocabulary <= most_of_other_vocabularies) || !is_old_mistral(file)) return std::nullopt;
   return message(file.string(), ": text is split by the expression ", expression, ", which exports of mistral models ",

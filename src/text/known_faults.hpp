@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Faults of published tokenizers that their files do not show. To add one: its check in known_faults.cpp.
+/// Faults of published tokenizers that are not visible in their files. To add one, add its check to known_faults.cpp.
 #pragma once
 
 #include <filesystem>
@@ -11,8 +11,9 @@
 
 namespace fsdp::text {
 
-/// Returns a sentence if a tokenizer is a mistral's and splits text by the expression that exports of `transformers`
-/// before version 5 have in error. `file`: its tokenizer.json; config.json next to it has family and version.
+/// Returns a warning if a tokenizer belongs to a Mistral model and splits text by the wrong expression that
+/// `transformers` exported before version 5. `file`: its tokenizer.json; the config.json next to it specifies family
+/// and version.
 std::optional<std::string> mistral_fault(const std::filesystem::path& file, const PreTokenizer& pre_tokenizer,
                                          std::int64_t vocabulary);
 

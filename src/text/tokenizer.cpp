@@ -20,8 +20,9 @@ namespace {
 constexpr std::int64_t most_bytes = 256'000'000;
 constexpr JsonLimits limits{.depth = 16, .values = 20'000'000, .array = 5'000'000};
 
-/// Returns the changes of length that a file requests, such as "truncation to 512 tokens and padding"; `transformers`
-/// leaves them in the file after a call that uses them, and resets them at each call that does not.
+/// Returns the truncation and padding that a file requests, such as "truncation to 512 tokens and padding".
+/// `transformers` stores these settings in the file after a call that uses them, and resets them at each call that does
+/// not.
 std::string lengths_requested(const Keys& file) {
   std::string text;
   if (file.has("truncation")) {
@@ -143,8 +144,9 @@ std::string StreamDecoder::push(TokenId id) {
     bytes_ = std::string(rest);
     return out;
   }
-  // A token's text may depend on the tokens before it: decodes with the last ones returned, then removes their text.
-  constexpr std::size_t most_waiting = 64;  // tokens to hold back while the text ends in U+FFFD; a character has four
+  // A token's text may depend on the tokens before it: decodes the token together with the last tokens returned, then
+  // removes their text.
+  constexpr std::size_t most_waiting = 64;  // tokens withheld while the text ends in U+FFFD; a character needs up to 4
   ids_.push_back(id);
   const std::string text = tokenizer_.decode(ids_, skip_special_);
   if (text.size() <= given_text_.size()) return out;

@@ -17,13 +17,13 @@ namespace {
 
 using namespace std::string_view_literals;
 
-constexpr std::int64_t most_tokenizer_config_bytes = 10'000'000;  // with chat templates and the added tokens once more
+constexpr std::int64_t most_tokenizer_config_bytes = 10'000'000;  // includes chat templates and repeats added tokens
 constexpr JsonLimits config_limits{.text = 1'000'000};
 
 constexpr const char* config_name = "tokenizer_config.json";
 constexpr const char* map_name = "special_tokens_map.json";
 
-/// The object in a file beside a tokenizer.json; an empty one where there is no file.
+/// Returns the JSON object in a file next to a tokenizer.json; an empty object if the file does not exist.
 nlohmann::json object_beside(const std::filesystem::path& tokenizer, const char* name) {
   const std::filesystem::path file = tokenizer.parent_path() / name;
   if (!path_exists(file)) return nlohmann::json::object();
@@ -32,7 +32,7 @@ nlohmann::json object_beside(const std::filesystem::path& tokenizer, const char*
   return root;
 }
 
-/// The text of a special token: a text, or an object with "content"; nothing for any other value.
+/// Returns the text of a special token, which is a text or an object with "content"; nothing for any other value.
 std::optional<std::string> token_text(const nlohmann::json& value) {
   return value.is_object() ? value_at<std::string>(value, "content") : value_as<std::string>(value);
 }
@@ -43,8 +43,8 @@ bool is_standard(std::string_view name) {
   return std::ranges::find(names, name) != names.end();
 }
 
-/// Adds the special tokens that a file names, as the constructor of tokenizers in `transformers` 5.24 does: null takes
-/// a name away; a model may have further names, which end with "_token".
+/// Adds the special tokens that a file specifies, as the constructor of tokenizers in `transformers` 5.24 does: null
+/// removes a token; a model may have further keys, which end with "_token".
 void add_tokens(const nlohmann::json& root, const std::filesystem::path& file,
                 std::map<std::string, std::string>& tokens) {
   for (const auto& [name, value] : root.items()) {
@@ -79,7 +79,7 @@ std::map<std::string, std::string> special_tokens_beside(const std::filesystem::
   const nlohmann::json config = object_beside(tokenizer, config_name);
   std::map<std::string, std::string> tokens;
   add_tokens(config, tokenizer.parent_path() / config_name, tokens);
-  // The map is of older exports, whose tokenizer_config.json has no "added_tokens_decoder".
+  // The map belongs to older exports, whose tokenizer_config.json has no "added_tokens_decoder".
   if (!config.contains("added_tokens_decoder"))
     add_tokens(object_beside(tokenizer, map_name), tokenizer.parent_path() / map_name, tokens);
   return tokens;

@@ -13,14 +13,14 @@
 namespace fsdp::text {
 namespace {
 
-/// Reads a part of the file; an absent or null one is the part without steps.
+/// Reads a stage of the file; an absent or null stage has no steps.
 template <class Part>
 Part read_part(const Keys& file, const char* key, const char* name, Part (*read)(const Keys&)) {
   return file.has(key) ? read(Keys(file.at(key), file.source(), name)) : Part();
 }
 
-/// Throws InputError for a Metaspace with the scheme "first" together with a normalizer that can make several
-/// characters of one. "first" depends on whether a word begins at the original text's first character, which would be
+/// Throws InputError for a Metaspace with the scheme "first" together with a normalizer that can replace one character
+/// by several. "first" depends on whether a word begins at the original text's first character, which would be
 /// ambiguous.
 void check_first(const Normalizer& normalizer, const PreTokenizer& pre_tokenizer, const std::string& source) {
   for (const PreTokenizer::Step& step : pre_tokenizer.steps) {
@@ -119,7 +119,7 @@ void Tokenizer::State::add_tokens(const std::string& source) {
 }
 
 const DecodedToken* Tokenizer::State::find(TokenId id) const {
-  if (id < tokens.size() && tokens[id].id == id) return &tokens[id];  // no gaps before it
+  if (id < tokens.size() && tokens[id].id == id) return &tokens[id];  // fast path: no gaps in the ids before it
   const auto found = std::ranges::lower_bound(tokens, id, {}, &DecodedToken::id);
   return found == tokens.end() || found->id != id ? nullptr : &*found;
 }

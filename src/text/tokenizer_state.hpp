@@ -33,8 +33,8 @@ struct Scratch {
   WordCache cache;
 };
 
-/// A pool of workspaces that are not in use; there are as many as threads that encoded at the same time. A thread
-/// reuses the cached words of another.
+/// A pool of idle workspaces. Their number is the largest number of threads that encoded concurrently. A thread reuses
+/// the words that another thread cached.
 class ScratchPool {
  public:
   std::unique_ptr<Scratch> take() const;
@@ -65,7 +65,7 @@ struct Tokenizer::State {
 
   const DecodedToken* find(TokenId id) const;  ///< nullptr if there is none
 
-  /// Returns the budget of encoding a text, or of decoding tokens whose names have so many bytes.
+  /// Return the budget for encoding a text, or for decoding tokens whose names have `bytes` bytes in total.
   Budget encoding(std::size_t bytes) const { return {encoding_, bytes, rate}; }
   Budget decoding(std::size_t bytes) const { return {decoding_, bytes, rate}; }
 

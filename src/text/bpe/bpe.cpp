@@ -13,7 +13,7 @@
 namespace fsdp::text {
 namespace {
 
-constexpr std::size_t short_word = 64;                   // up to so many characters, a scan is faster than a queue
+constexpr std::size_t short_word = 64;                   // characters; up to this length, a scan is faster than a queue
 constexpr std::string_view space_mark = "\xE2\x96\x81";  // U+2581
 
 /// Reads "vocab", in the order of ids.
@@ -47,7 +47,7 @@ struct Pair {
   std::string_view left, right;
 };
 
-/// Reads "a b", or ["a", "b"]; nothing for the line "#version ...".
+/// Reads a merge, "a b" or ["a", "b"]; returns nothing for the line "#version ...".
 std::optional<Pair> pair_of(const nlohmann::json& merge, const Keys& model) {
   const auto unclear = [&] {
     model.refuse("has the merge ", shortened(merge.dump()), "; merges are \"a b\", or [\"a\", \"b\"]");
@@ -64,7 +64,7 @@ std::optional<Pair> pair_of(const nlohmann::json& merge, const Keys& model) {
   return Pair{text.substr(0, space), text.substr(space + 1)};
 }
 
-/// Throws InputError for what this model does not do.
+/// Throws InputError for options of the model that are not supported.
 void require_supported(const Keys& model) {
   if (const std::string type = model.text("type", "BPE", Null::absent); type != "BPE")
     model.refuse("\"", type, "\" is not supported; there is BPE");
@@ -155,7 +155,7 @@ void Bpe::add_character(std::string_view character, bool& pending, std::vector<T
   if (byte_fallback_) {
     const std::string_view bytes = byte_level_ ? character_of_byte(byte(character[0])) : character;
     if (std::all_of(bytes.begin(), bytes.end(), [&](char c) { return fallback_[byte(c)].has_value(); })) {
-      for (const char c : bytes) ids.push_back(*fallback_[byte(c)]);  // comes before a pending unknown token
+      for (const char c : bytes) ids.push_back(*fallback_[byte(c)]);  // inserted before a pending unknown token
       return;
     }
   }
@@ -190,7 +190,7 @@ void Bpe::append(std::string_view word, BpeScratch& scratch, std::vector<TokenId
 
 void Bpe::merge_short(std::vector<TokenId>& ids, std::vector<Merge>& merges) const {
   if (ids.size() < 2) return;
-  merges.clear();  // of each token with the next
+  merges.clear();  // the merge of each token with the next one
   for (std::size_t i = 0; i + 1 < ids.size(); ++i) merges.push_back(merges_.find(ids[i], ids[i + 1]));
   while (!merges.empty()) {
     std::size_t best = 0;

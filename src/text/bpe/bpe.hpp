@@ -19,8 +19,8 @@
 
 namespace fsdp::text {
 
-/// Returns the next place, from `from` on, of a U+2581 that follows another character; npos if there is none. `from`
-/// must not be 0.
+/// Returns the offset of the first U+2581, at `from` or later, that follows a different character; npos if there is
+/// none. `from` must not be 0.
 std::size_t next_space_mark(std::string_view text, std::size_t from);
 
 /// Workspace for encoding one word; for one thread at a time.
@@ -38,17 +38,17 @@ struct BpeScratch {
 /// A BPE model.
 class Bpe {
  public:
-  /// Reads a "model". `byte_level`: words are bytes, which its vocabulary writes in byte_alphabet.hpp's characters.
-  /// Throws InputError.
+  /// Reads the "model" of a tokenizer.json. `byte_level`: words are bytes, which the vocabulary spells in the alphabet
+  /// of byte_alphabet.hpp. Throws InputError.
   Bpe(const Keys& model, bool byte_level);
 
   /// Appends the ids of a word, which must not be empty: UTF-8, or any bytes if the model is byte-level.
   void append(std::string_view word, BpeScratch& scratch, std::vector<TokenId>& ids) const;
 
-  /// Returns whether cutting words before a U+2581 that follows another character leaves the ids unchanged.
+  /// Returns whether splitting words before each U+2581 that follows a different character leaves the ids unchanged.
   bool cuts_at_spaces() const { return cuts_at_spaces_; }
 
-  const TokenMap& vocabulary() const { return vocabulary_; }  ///< by id
+  const TokenMap& vocabulary() const { return vocabulary_; }  ///< in the order of ids
 
  private:
   void read_merges(const nlohmann::json& list, const Keys& model);
@@ -61,14 +61,14 @@ class Bpe {
   TokenMap whole_words_;  // with ignore_merges: tokens by their bytes
   PairMap merges_;
   std::array<std::optional<TokenId>, 256> of_byte_;   // tokens of a single byte or ASCII character
-  std::array<std::optional<TokenId>, 256> fallback_;  // <0x..>
+  std::array<std::optional<TokenId>, 256> fallback_;  // tokens <0x..> by byte
   std::optional<std::string> unknown_name_;
   std::optional<TokenId> unknown_;
   std::string source_;
   bool byte_level_ = false;
   bool byte_fallback_ = false;  // a character without a token becomes tokens <0x..> of its bytes
-  bool fuse_unknown_ = false;   // unknown characters in a row become one token
-  bool ignore_merges_ = false;  // a word that is a token stays whole
+  bool fuse_unknown_ = false;   // consecutive unknown characters become one token
+  bool ignore_merges_ = false;  // a word that is itself a token is not split
   bool cuts_at_spaces_ = false;
 };
 

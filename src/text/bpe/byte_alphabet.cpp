@@ -11,7 +11,7 @@ namespace {
 
 struct Alphabet {
   std::array<std::string, 256> characters;
-  std::array<int, 0x200> bytes{};  // by code point; -1: represents no byte
+  std::array<int, 0x200> bytes{};  // the byte for each code point; -1 if there is none
 
   Alphabet() {
     bytes.fill(-1);

@@ -30,7 +30,7 @@ class PairMap {
   /// A later merge of the same pair replaces the earlier one.
   void set(TokenId left, TokenId right, Merge merge) { slots_[place(key(left, right))] = {key(left, right), merge}; }
 
-  /// Returns the merge of a pair; with rank `none` if there is none.
+  /// Returns the merge of a pair; its rank is `none` if the pair has no merge.
   Merge find(TokenId left, TokenId right) const { return slots_[place(key(left, right))].merge; }
 
  private:

@@ -16,7 +16,7 @@
 
 namespace fsdp::text {
 
-extern const std::uint64_t hash_secret;  ///< random; not the same in another process
+extern const std::uint64_t hash_secret;  ///< random, different in each process
 
 /// Maps names of tokens to ids.
 class TokenMap {
@@ -28,7 +28,7 @@ class TokenMap {
   std::optional<TokenId> find(std::string_view name) const;
 
   std::size_t size() const { return names_.size(); }
-  std::string_view name(std::size_t place) const;  ///< in the order of insertion
+  std::string_view name(std::size_t place) const;  ///< index in the order of insertion
   TokenId id(std::size_t place) const { return names_[place].id; }
 
  private:
@@ -46,14 +46,14 @@ class TokenMap {
   std::vector<Slot> slots_;
 };
 
-/// Hashes two numbers, with a secret of this process, so that no file can hold names, pairs or words that collide.
+/// Hashes two numbers with a per-process secret, so that a file cannot contain names, pairs or words chosen to collide.
 inline std::uint64_t hash_of(std::uint64_t first, std::uint64_t second) {
   __extension__ using Product = unsigned __int128;
   const Product product = static_cast<Product>(first ^ hash_secret) * (second | 1);
   return static_cast<std::uint64_t>(product) ^ static_cast<std::uint64_t>(product >> 64);
 }
 
-/// Returns the eight bytes from `from` on.
+/// Loads the eight bytes that begin at `from`.
 inline std::uint64_t load8(const char* from) {
   std::uint64_t value = 0;
   std::memcpy(&value, from, 8);

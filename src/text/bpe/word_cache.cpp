@@ -9,7 +9,7 @@ namespace fsdp::text {
 namespace {
 
 constexpr std::size_t most_slots = 1 << 18;         // 4 MiB
-constexpr std::size_t most_word_bytes = 8'000'000;  // the cache is cleared when it has more
+constexpr std::size_t most_word_bytes = 8'000'000;  // total size of the cached words; the cache is cleared beyond it
 
 bool equal(const char* a, const char* b, std::size_t length) {
   if (length < 8) {

@@ -19,7 +19,7 @@ class WordCache {
  public:
   static constexpr std::size_t longest_word = 256;  ///< bytes; longer words are not cached
 
-  /// Appends the ids of a word of 1 to `longest_word` bytes, and returns true, if the cache has it.
+  /// If the cache contains a word (of 1 to `longest_word` bytes), appends its ids and returns true.
   bool append(std::string_view word, std::vector<TokenId>& ids);
 
   /// Stores the ids of a word. Call it directly after `append` returned false for the same word.

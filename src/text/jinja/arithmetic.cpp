@@ -82,7 +82,7 @@ Value of_reals(BinaryOperator kind, double a, double b) {
   return result;
 }
 
-/// Returns how often a value of a weight is repeated.
+/// Returns `count` as a number of repetitions, checked against the size limit for a value of this weight.
 std::size_t times(std::size_t weight, const Value& count) {
   const std::int64_t n = std::max<std::int64_t>(count.integer("how often"), 0);
   if (weight > 0 && static_cast<std::uint64_t>(n) > most_text / weight)

@@ -41,7 +41,7 @@ Value at_place(const std::vector<Value>& items, std::int64_t place) {
   return items[static_cast<std::size_t>(place)];
 }
 
-/// Returns a character of a text in the same way.
+/// Returns a character of a text by its index; a negative index counts from the end.
 Value character_at(std::string_view text, std::int64_t place) {
   spend(text.size() / 16);
   if (place < 0) place += length_of(text);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Jinja's filters and tests, Python's methods, and the functions that templates of conversations may call.
+/// Jinja's filters and tests, Python's methods, and the global functions that chat templates may call.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ using Given = const CallArguments&;
 /// missing arguments.
 class Bound {
  public:
-  /// `needed`: how many of the first parameters must be given; `any`: the function reads `all` arguments itself.
+  /// `needed`: number of leading parameters that are required; `any`: the function reads `all` arguments itself.
   Bound(std::string_view function, Given arguments, std::span<const std::string_view> names, std::size_t needed = 0);
 
   static constexpr std::size_t any = SIZE_MAX;
@@ -44,11 +44,11 @@ class Bound {
   std::vector<const Value*> values_;
 };
 
-/// A filter, a method of a value, or a global function, which is of nothing.
+/// A filter, a method of a value, or a global function, for which `of` is undefined.
 struct Builtin {
   std::string_view name;  ///< for errors; functions that share a body share it
   std::vector<std::string_view> parameters;
-  std::size_t needed = 0;  ///< as for Bound
+  std::size_t needed = 0;  ///< number of required parameters, as in Bound
   Value (*function)(Runner& runner, const Value& of, const Bound& given) = nullptr;
 
   Value call(Runner& runner, const Value& of, Given arguments) const {

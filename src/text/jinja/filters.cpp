@@ -72,7 +72,7 @@ Value default_filter(Runner&, const Value& of, const Bound& given) {
   return keeps ? of : given[0] == nullptr ? Value("") : *given[0];
 }
 
-/// Returns a whole number; nothing if the number is infinite, NaN or too large.
+/// Returns the number truncated to an integer; nothing if it is infinite, NaN or too large.
 std::optional<std::int64_t> truncated(double value) {
   if (!(std::abs(value) < 9e18)) return std::nullopt;
   return static_cast<std::int64_t>(value);
@@ -109,7 +109,7 @@ Value absolute(Runner&, const Value& of, const Bound&) {
   return number < 0 ? -number : number;
 }
 
-/// Python's round(): returns a whole number for a whole number, else the nearest number with `places` decimal digits.
+/// Python's round(): returns an integer for an integer, else the nearest number with `places` decimal digits.
 Value rounded(const Value& of, int places) {
   if (of.get<double>() == nullptr && places >= 0) return of.integer("round");
   const double value = of.number("round");
@@ -119,7 +119,7 @@ Value rounded(const Value& of, int places) {
     if (of.get<double>() == nullptr && !whole) refuse("round: a number of more than 63 bits");
     return of.get<double>() != nullptr ? Value(result) : Value(*whole);
   }
-  constexpr double whole_from = 9007199254740992.0;  // 2^53: from here on, and for NaN, there are no decimals
+  constexpr double whole_from = 9007199254740992.0;  // 2^53; larger numbers and NaN have no decimals
   if (!(std::abs(value) < whole_from)) return value;
   spend(20 + static_cast<std::size_t>(places) / 4);
   std::array<char, 700> digits{};

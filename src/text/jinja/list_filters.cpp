@@ -10,7 +10,7 @@
 namespace fsdp::text::jinja {
 namespace {
 
-constexpr std::size_t most_arguments = 20;  // of a filter that map calls: map may call map, so they bound a recursion
+constexpr std::size_t most_arguments = 20;  // for a filter that map calls; bounds the recursion of map in map
 
 Value length(Runner&, const Value& of, const Bound&) {
   if (of.as_text() != nullptr) return length_of(*of.as_text());
@@ -20,13 +20,13 @@ Value length(Runner&, const Value& of, const Bound&) {
   return std::int64_t{0};
 }
 
-/// Returns the value at `attribute`, for filters that have this argument.
+/// Returns the part of an item at the path or key `attribute`; the item itself if `attribute` is absent or none.
 Value part_of(const Value& item, const Value* attribute) {
   if (attribute == nullptr || attribute->is_none()) return item;
   return attribute->as_text() != nullptr ? value_at(item, *attribute->as_text()) : item_of(item, *attribute);
 }
 
-/// Returns the key for comparisons that ignore case.
+/// Returns the key to compare a value by: a text is in lower case unless `case_sensitive`.
 Value folded(const Value& value, bool case_sensitive) {
   return case_sensitive || value.as_text() == nullptr ? value : Value(lower(*value.as_text()));
 }
@@ -134,7 +134,7 @@ Value sum(Runner&, const Value& of, const Bound& given) {
   return total;
 }
 
-/// Returns the arguments after the first ones, which name a filter or a test.
+/// Returns the positional arguments from index `from` on, after those that specify a filter or a test.
 CallArguments rest_of(const CallArguments& arguments, std::size_t from) {
   CallArguments rest{.positional = {}, .named = arguments.named};
   for (std::size_t i = from; i < arguments.positional.size(); ++i) rest.positional.push_back(arguments.positional[i]);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Runs a template with variables, within limits for depth and output; its values spend steps and memory, see
+/// Runs a template with variables, within limits on depth and output; its values spend steps and memory, see
 /// spending.hpp.
 #pragma once
 
@@ -20,7 +20,7 @@ namespace fsdp::text::jinja {
 inline constexpr int most_depth = 1000;              ///< nesting depth of expressions and statements
 inline constexpr std::int64_t most_range = 100'000;  ///< items of range(), as in Jinja's sandbox
 
-/// Variables of a scope, and the scope around it.
+/// The variables of a scope, and the enclosing scope.
 struct Scope {
   std::map<std::string, Value, std::less<>> values = {};
   std::shared_ptr<Scope> outer = nullptr;
@@ -40,7 +40,7 @@ class Runner {
   const std::vector<std::pair<std::size_t, std::size_t>>& generations() const {
     return generations_;
   }                                   ///< the {% generation %} blocks, as byte ranges of text()
-  int line() const { return line_; }  ///< of the expression or statement that ran last
+  int line() const { return line_; }  ///< line of the expression or statement that ran last
 
   // For functions that a template calls.
   const std::tm& clock() const { return clock_; }
@@ -55,13 +55,13 @@ class Runner {
   Flow run_loop(const For& loop);
   Flow run_with(const With& block);
   void run_generation(const Body& body);
-  Value filtered(const Body& body, const std::vector<Filter>& filters);  ///< the text of a body
+  Value filtered(const Body& body, const std::vector<Filter>& filters);  ///< applies filters to the text of a body
   Value function_of(const std::shared_ptr<const Macro>& macro);
   void assign(const Target& target, const Value& value);
   void print(const std::string& text);
 
  private:
-  /// Runs one expression or statement, and counts it and its depth.
+  /// Runs one expression or statement; spends a step and limits the depth.
   template <class Run>
   auto counted(int line, const Run& run) {
     line_ = line;
@@ -90,7 +90,7 @@ enum class BinaryOperator : std::uint8_t { add, subtract, multiply, divide, floo
 /// Evaluates a + b, a * b and the like with Python's semantics for numbers, texts and lists.
 Value operate(BinaryOperator kind, const Value& a, const Value& b);
 
-/// Evaluates of[begin:end:step]. If one of the last three is none, it has Python's default.
+/// Evaluates of[begin:end:step]. Each of `begin`, `end` and `step` has Python's default if it is none.
 Value slice_of(const Value& of, const Value& begin, const Value& end, const Value& step);
 
 }  // namespace fsdp::text::jinja

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What a running template spends: steps of its budget, and memory for values that are alive.
+/// Accounting for a running template: the steps of its budget, and the memory of its live values.
 ///
-/// Values are built, compared and printed in many places, which would have to pass a budget on to each other. Instead a
-/// thread has one, while a template runs in it.
+/// Values are built, compared and printed by many functions. To avoid passing a budget through all of them, the budget
+/// is thread-local while a template runs.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 
 namespace fsdp::text::jinja {
 
-/// While it exists, values of this thread spend from it. They must not outlive it.
+/// While it exists, the values of this thread spend from its budget. They must not outlive it.
 class Spending {
  public:
   Spending(Budget& steps, std::size_t most_bytes)
@@ -38,7 +38,7 @@ inline void spend(std::size_t steps) {
   if (Spending::current != nullptr) Spending::current->steps_.spend(steps);
 }
 
-/// The memory of a value: counted until its end. Spends a step for every 16 bytes.
+/// The memory of a value, counted until its destruction. Spends a step for every 16 bytes.
 class Held {
  public:
   Held() = default;

@@ -20,7 +20,7 @@ bool is_of(std::optional<std::string_view> set, char32_t code) {
   return false;
 }
 
-/// Returns whether a code point is in a general category, named by its letters.
+/// Returns whether a code point is in a general category, which is given by its letters.
 template <char... category>
 bool is_in(char32_t code) {
   static const CodePointSet members = *property_set(std::string{category...});
@@ -125,7 +125,7 @@ std::string capitalize(std::string_view text) {
 
 std::string title(std::string_view text) {
   std::string out;
-  bool within = false;  // a word
+  bool within = false;  // whether the previous character belongs to a word
   for (std::size_t at = 0; at < text.size();) {
     const char32_t code = next_code_point(text, at);
     append_utf8(out, within ? lower_of(code) : upper_of(code));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Python's string functions. All texts are valid UTF-8; lengths and indices count code points. They spend a step for
-/// every 16 bytes that they read and each part that they return, see spending.hpp.
+/// Python's string functions. All texts are valid UTF-8; lengths and indices count code points. The functions spend a
+/// step for every 16 bytes that they read and for each part that they return, see spending.hpp.
 #pragma once
 
 #include <cstdint>
@@ -28,18 +28,18 @@ std::string lower(std::string_view text);
 std::string capitalize(std::string_view text);
 std::string title(std::string_view text);
 
-/// Splits at separators, or at runs of white space if none is given; at most `most` times, from the left; below 0: no
-/// limit.
+/// Splits at separators, or at runs of white space if none is given; at most `most` times, from the left; a negative
+/// `most` means no limit.
 std::vector<std::string_view> split(std::string_view text, std::optional<std::string_view> separator,
                                     std::int64_t most = -1);
 std::vector<std::string_view> split_right(std::string_view text, std::optional<std::string_view> separator,
                                           std::int64_t most = -1);
 std::vector<std::string_view> split_lines(std::string_view text, bool keep_ends = false);
 
-/// Spends the steps of searching a text for another one, which may compare it everywhere.
+/// Spends the worst-case steps of searching `text` for `what`, see search_steps.
 void spend_search(std::string_view text, std::string_view what);
 
-/// Replaces `what`, at most `most` times; below 0: no limit.
+/// Replaces `what` by `by`, at most `most` times; a negative `most` means no limit.
 std::string replaced(std::string_view text, std::string_view what, std::string_view by, std::int64_t most = -1);
 
 /// Parses a whole number with an optional sign; returns nothing for any other text.

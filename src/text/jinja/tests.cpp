@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Tests: `value is test`.
+/// Jinja's tests, such as `value is defined`.
 #include <map>
 
 #include "builtins.hpp"

@@ -22,7 +22,7 @@ bool same_members(const Dict& a, const Dict& b) {
          });
 }
 
-/// Returns the value as a whole number if it is one, so that large numbers are compared exactly.
+/// Returns the value as an integer if it is one, so that large integers are compared exactly.
 const std::int64_t* whole(const Value& value, std::int64_t& room) {
   if (const bool* truth = value.get<bool>()) {
     room = *truth ? 1 : 0;
@@ -31,7 +31,7 @@ const std::int64_t* whole(const Value& value, std::int64_t& room) {
   return value.get<std::int64_t>();
 }
 
-/// Returns a < b for decimal whole numbers.
+/// Returns a < b for integers in decimal digits.
 bool is_less_digits(std::string_view a, std::string_view b) {
   const bool negative = a.starts_with('-');
   if (negative != b.starts_with('-')) return negative;
@@ -39,7 +39,7 @@ bool is_less_digits(std::string_view a, std::string_view b) {
   return a.size() != b.size() ? a.size() < b.size() : a < b;
 }
 
-/// Returns the order of two numbers, True and False among them; nothing for other values.
+/// Compares two numbers, including True and False; returns nothing for other values.
 std::optional<std::partial_ordering> order_of_numbers(const Value& a, const Value& b) {
   std::int64_t room_a = 0, room_b = 0;
   const std::int64_t *whole_a = whole(a, room_a), *whole_b = whole(b, room_b);
@@ -221,7 +221,7 @@ bool is_less(const Value& a, const Value& b) {
   if (const auto order = order_of_numbers(a, b)) return *order < 0;
   if (a.as_text() != nullptr && b.as_text() != nullptr) {
     spend(std::min(a.as_text()->size(), b.as_text()->size()) / 64);
-    return *a.as_text() < *b.as_text();  // bytes of UTF-8 are in the order of code points
+    return *a.as_text() < *b.as_text();  // byte order of UTF-8 is the order of code points
   }
   if (a.as_list() != nullptr && b.as_list() != nullptr) {
     const std::vector<Value>& left = a.as_list()->items;

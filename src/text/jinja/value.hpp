@@ -28,8 +28,8 @@ template <class... Parts>
   throw InputError(message(shortened_part(parts)...));
 }
 
-inline constexpr std::size_t most_text = std::size_t{64} << 20;  ///< bytes of a text; weight of a list or dict
-inline constexpr int most_nested_values = 200;                   ///< depth of lists and dicts
+inline constexpr std::size_t most_text = std::size_t{64} << 20;  ///< limit: bytes of a text, weight of a list or dict
+inline constexpr int most_nested_values = 200;                   ///< limit on the depth of lists and dicts
 
 /// Throws InputError if a text is longer than most_text.
 inline void require_short(const std::string& text) {
@@ -39,13 +39,13 @@ inline void require_short(const std::string& text) {
 class Value;
 class Runner;
 
-/// A whole number of more than 63 bits, from data: it is printed and compared, not computed with.
+/// An integer of more than 63 bits, from data. It supports printing and comparison, but not arithmetic.
 struct BigInteger {
   std::string digits = {};  ///< decimal, with a sign if it is negative
   friend bool operator==(const BigInteger&, const BigInteger&) = default;
 };
 
-/// A text in UTF-8. Values that are copies of each other share it.
+/// A text in UTF-8. Copies of a value share it.
 struct SharedText {
   std::string text;
   Held held{text.size() + 64};
@@ -57,18 +57,18 @@ struct Undefined {
   explicit Undefined(std::string_view of)
       : name(std::make_shared<const SharedText>(SharedText{.text = shortened(of, most_name)})) {}
 
-  static constexpr std::size_t most_name = 60;  ///< bytes for messages; a template may ask for a key of any length
+  static constexpr std::size_t most_name = 60;  ///< bytes in messages; a template may request a key of any length
   std::shared_ptr<const SharedText> name = nullptr;
   friend bool operator==(const Undefined&, const Undefined&) { return true; }
 };
 
-/// What lists and dicts know of all values in them.
+/// The total size and the depth of all values in a list or dict.
 struct Extent {
-  std::size_t weight = 1;  ///< values, and bytes of texts; shared parts count each time
-  int depth = 1;           ///< of values within values
+  std::size_t weight = 1;  ///< number of values plus bytes of texts; shared parts count each time
+  int depth = 1;           ///< nesting depth of the values
 
-  /// Adds an item. Throws InputError beyond most_text and most_nested_values: a few lines can double a value again and
-  /// again, or put it into another; printing, comparing and destroying it is recursive.
+  /// Adds an item. Throws InputError beyond most_text and most_nested_values: a few lines of a template can repeatedly
+  /// double or nest a value, and printing, comparing and destroying a value is recursive.
   void add(const Value& item);
 };
 
@@ -105,7 +105,7 @@ struct CallArguments {
 struct Function {
   std::string name;
   std::function<Value(Runner&, const CallArguments&)> call;
-  Extent extent = {};  ///< of the value that it holds, if it is a method
+  Extent extent = {};  ///< extent of the bound value, if it is a method
 };
 
 /// The value of `loop`.
@@ -136,7 +136,7 @@ class Value {
   static Value none() { return nullptr; }
   static Value list(std::vector<Value> items, bool tuple = false);
   static Value dict(Dict items);
-  /// A binary value of the JSON holds the digits of a whole number (JsonLimits::keep_digits).
+  /// Converts JSON. A binary value in it contains the digits of a large integer (JsonLimits::keep_digits).
   static Value of(const nlohmann::ordered_json& json);
 
   template <class T>
@@ -157,14 +157,14 @@ class Value {
   const Kinds& kinds() const { return kind_; }
 
   std::size_t weight() const;
-  int depth() const;  ///< 0: holds no other values
+  int depth() const;  ///< nesting depth; 0 if it contains no other values
   bool truth() const;
   std::string text() const;            ///< for printing: str()
   std::string representation() const;  ///< for printing within a list: repr()
   std::string kind_name() const;       ///< for errors: "a text"
 
-  /// Returns a whole number, or True or False as one. Throws InputError for anything else. `what`: its name for the
-  /// error.
+  /// Returns an integer; True and False are 1 and 0. Throws InputError for other values. `what`: the value's name in
+  /// the error.
   std::int64_t integer(std::string_view what) const;
   double number(std::string_view what) const;
   const std::string& text_or_throw(std::string_view what) const;
@@ -181,16 +181,16 @@ class Value {
   Kinds kind_;
 };
 
-/// Returns a < b for numbers, texts and lists. Throws InputError for others.
+/// Returns a < b for numbers, texts and lists. Throws InputError for other values.
 bool is_less(const Value& a, const Value& b);
 
-/// Returns what iteration visits: items, keys, or the characters of a text. Throws InputError for others.
-/// Spends a step for each.
+/// Returns the values that iteration visits: a list's items, a dict's keys, or a text's characters. Throws InputError
+/// for other values. Spends a step for each.
 std::vector<Value> items_of(const Value& value);
 
 std::string print_float(double value);  ///< as Python's repr
 
-/// The arguments of json.dumps. `indent` below 0: one line.
+/// The arguments of json.dumps. A negative `indent` writes one line.
 struct JsonStyle {
   int indent = -1;
   std::string item_separator = ", ";

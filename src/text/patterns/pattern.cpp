@@ -89,7 +89,8 @@ class PatternParser {
     return false;
   }
 
-  /// A literal with case ignored. Refuses pairs that a single code point can match, such as "ss" or "fi".
+  /// Returns the set for a literal with case ignored. Refuses pairs that a single code point can match, such as "ss" or
+  /// "fi".
   CodePointSet folded(char32_t code) {
     const CodePointSet cases = both_cases(code, reader_);
     const char32_t lower = code >= 'A' && code <= 'Z' ? code + 0x20 : code;
@@ -117,7 +118,7 @@ class PatternParser {
     return looks || empty;
   }
 
-  /// A quantifier without a lazy or possessive suffix.
+  /// Reads a quantifier without its lazy or possessive suffix.
   std::optional<std::string> quantifier() {
     for (const char* const sign : {"*", "+", "?"})
       if (reader_.take(sign)) return sign;

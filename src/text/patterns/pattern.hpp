@@ -4,8 +4,9 @@
 /// syntax that joins them.
 ///
 /// Supports literals, sets with ranges, nested sets and &&, \s \w \d \p{..} and their complements, groups, (?i:..),
-/// (?>..), lookahead and lookbehind, and all quantifiers. Anything else is an error that names it, so that every
-/// pattern means the same as in the Python package `tokenizers`. To add syntax: pattern.cpp; for sets, pattern_set.cpp.
+/// (?>..), lookahead and lookbehind, and all quantifiers. Any other syntax is an error that identifies it, so that
+/// every pattern means the same as in the Python package `tokenizers`. To add syntax, extend pattern.cpp, or
+/// pattern_set.cpp for sets.
 #pragma once
 
 #include <string>
@@ -32,11 +33,11 @@ class PatternReader {
 
   bool at_end() const { return at_ == pattern_.size(); }
   bool sees(std::string_view text) const { return pattern_.substr(at_).starts_with(text); }
-  bool take(std::string_view text);  ///< if `text` is next, moves behind it and returns true
+  bool take(std::string_view text);  ///< if `text` is next, consumes it and returns true
   char peek() const { return pattern_[at_]; }
-  char32_t next();  ///< one code point
+  char32_t next();  ///< consumes one code point
 
-  /// Throws InputError with the pattern, the place, and what is wrong.
+  /// Throws InputError with the pattern, the position and the problem.
   [[noreturn]] void refuse(std::string_view what) const;
 
  private:
@@ -49,12 +50,12 @@ class PatternReader {
 struct Escape {
   CodePointSet set;
   bool single = false;
-  char32_t code = 0;  ///< if single
+  char32_t code = 0;  ///< the code point, if `single`
 };
 /// Reads an escape after its '\'.
 Escape read_escape(PatternReader& reader);
 
-/// Reads a set after its '['. `depth`: the number of sets around it.
+/// Reads a set after its '['. `depth`: the number of enclosing sets.
 CodePointSet read_set(PatternReader& reader, bool ignore_case, int depth = 0);
 
 /// Returns the set of one code point.

@@ -21,10 +21,10 @@ void PatternAlphabet::each(const std::vector<CodePointRange>& ranges, const Visi
   }
 }
 
-/// Splits each symbol of which a set has only some intervals. Returns how many symbols there are then.
+/// Splits each symbol that has some intervals inside a set and some outside. Returns the new number of symbols.
 std::size_t PatternAlphabet::split(const std::vector<CodePointRange>& set, Members& members, std::size_t count,
                                    const std::string& source) {
-  Members chosen{}, inside{};  // how many of each symbol are in the set, and the new symbol for those
+  Members chosen{}, inside{};  // for each symbol: number of its intervals in the set, and their new symbol
   each(set, [&](std::size_t interval) { ++chosen[symbols_[interval]]; });
   for (std::size_t symbol = 0, end = count; symbol < end; ++symbol) {
     if (chosen[symbol] == 0 || chosen[symbol] == members[symbol]) continue;
@@ -42,7 +42,7 @@ std::size_t PatternAlphabet::split(const std::vector<CodePointRange>& set, Membe
 }
 
 PatternAlphabet::PatternAlphabet(const std::vector<PatternPart>& parts, const std::string& source) {
-  std::vector<std::vector<CodePointRange>> sets;  // beyond ASCII, each once
+  std::vector<std::vector<CodePointRange>> sets;  // distinct sets, without ASCII
   borders_ = {0x80, code_point_end};
   for (const PatternPart& part : parts) {
     std::vector<CodePointRange> set;
@@ -57,7 +57,7 @@ PatternAlphabet::PatternAlphabet(const std::vector<PatternPart>& parts, const st
   std::sort(borders_.begin(), borders_.end());
   borders_.erase(std::unique(borders_.begin(), borders_.end()), borders_.end());
   symbols_.resize(borders_.size() - 1);
-  std::array<std::size_t, symbols_beyond_ascii> members{symbols_.size()};  // how many intervals have each symbol
+  std::array<std::size_t, symbols_beyond_ascii> members{symbols_.size()};  // number of intervals of each symbol
   std::size_t count = 1;
   for (const auto& set : sets) count = split(set, members, count, source);
 }

@@ -16,14 +16,15 @@ namespace fsdp::text {
 
 inline constexpr std::size_t symbols_beyond_ascii = 128;
 
-/// The bytes of a pattern's characters: ASCII, and symbols from 128 on for characters that are in the same sets. Takes
-/// time in proportion to the ranges of the pattern's sets.
+/// Maps the characters of a pattern to bytes: ASCII to itself, and other characters to symbols from 128 on. Characters
+/// that are in the same sets have the same symbol. Takes time proportional to the number of ranges in the pattern's
+/// sets.
 class PatternAlphabet {
  public:
   PatternAlphabet(const std::vector<PatternPart>& parts, const std::string& source);
 
   std::string text_of(const CodePointSet& set) const;  ///< a set in the syntax of PCRE2
-  CodePointTable table() const;                        ///< by character: its symbol, less 128
+  CodePointTable table() const;                        ///< the symbol of each character, minus 128
 
  private:
   using Members = std::array<std::size_t, symbols_beyond_ascii>;
@@ -33,8 +34,8 @@ class PatternAlphabet {
   std::size_t split(const std::vector<CodePointRange>& set, Members& members, std::size_t count,
                     const std::string& source);
 
-  std::vector<char32_t> borders_;      // between code points that some set tells apart
-  std::vector<std::uint8_t> symbols_;  // by interval between two borders
+  std::vector<char32_t> borders_;      // code points at which the membership in some set changes
+  std::vector<std::uint8_t> symbols_;  // for each interval between two borders: its symbol, minus 128
 };
 
 }  // namespace fsdp::text

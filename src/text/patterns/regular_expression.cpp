@@ -24,7 +24,7 @@ struct Free {
   }
 };
 
-/// A pattern compiled by PCRE2, with its JIT where there is one.
+/// A pattern compiled by PCRE2, with its JIT if available.
 struct PatternCode {
   std::unique_ptr<pcre2_code, Free<pcre2_code_free>> code;
   bool jit = false;
@@ -32,20 +32,20 @@ struct PatternCode {
 
 namespace {
 
-// Matching has two ways with the same results. The quick one is bounded: it sees a window of the text, and gives up
-// after a few steps backwards. Where it ends without a result, the counted one goes on for a window: PCRE2 calls back
-// at each part of the pattern, and each call spends steps. (PCRE2's own limits do not count repetitions of a set, and
-// begin anew at each character of the text.)
+// There are two matchers with identical results. The quick matcher is bounded: it sees only a window of the text, and
+// gives up after a few backtracking steps. If it ends without a result, the counted matcher continues for one window:
+// PCRE2 invokes a callout at each part of the pattern, and each callout spends steps. (PCRE2's own limits do not count
+// repetitions of a set, and restart at each character of the text.)
 constexpr std::size_t window = 256;               // bytes
 constexpr std::uint32_t quick_limit = 64;         // PCRE2's match limit
-constexpr std::size_t most_quick_pattern = 2000;  // bytes: the parts of a long pattern would take long together
+constexpr std::size_t most_quick_pattern = 2000;  // bytes: even the quick matcher would take long for a longer pattern
 constexpr std::size_t first_stack = 64 * 1024, largest_stack = 16 * 1024 * 1024;
 
 using MatchData = std::unique_ptr<pcre2_match_data, Free<pcre2_match_data_free>>;
 using MatchContext = std::unique_ptr<pcre2_match_context, Free<pcre2_match_context_free>>;
 using JitStack = std::unique_ptr<pcre2_jit_stack, Free<pcre2_jit_stack_free>>;
 
-/// Steps of the counted way.
+/// The steps of the counted matcher, added by its callouts.
 struct Count {
   std::size_t steps = 0, most = 0;
   PCRE2_SIZE place = 0;
@@ -64,10 +64,10 @@ struct Workspace {
   MatchData match{pcre2_match_data_create(1, nullptr)};
   MatchContext quick{pcre2_match_context_create(nullptr)}, counted{pcre2_match_context_create(nullptr)};
   JitStack stack{pcre2_jit_stack_create(first_stack, largest_stack, nullptr)};
-  const PCRE2_SIZE* found = pcre2_get_ovector_pointer(match.get());  // begin and end of the last match
+  const PCRE2_SIZE* found = pcre2_get_ovector_pointer(match.get());  // begin and end offsets of the last match
   Count count;
   std::string symbols;
-  std::vector<std::size_t> places;  // byte where each symbol's character begins
+  std::vector<std::size_t> places;  // byte offset of each symbol's character
 
   Workspace() {
     require<MemoryError>(match && quick && counted && stack, "no memory to match a regular expression with");
@@ -117,7 +117,7 @@ struct RegularExpression::Compiled {
   CodePointTable symbols;
   PatternCode quick, counted;
 
-  /// Finds the first match that begins at `at` or later: work.found.
+  /// Finds the first match that begins at `at` or later, and stores it in work.found. Returns false if there is none.
   bool find(std::string_view subject, std::size_t at, Workspace& work, Budget& budget) const;
   int count(std::string_view subject, std::size_t at, Workspace& work, Budget& budget) const;
 };
@@ -151,7 +151,7 @@ RegularExpression RegularExpression::of_literal(std::string_view text, const std
   return RegularExpression(pattern, source);
 }
 
-/// Matches in the counted way, at places up to `at` + window. Returns PCRE2's result.
+/// Runs the counted matcher for matches that begin in [at, at + window]. Returns PCRE2's result.
 int RegularExpression::Compiled::count(std::string_view subject, std::size_t at, Workspace& work,
                                        Budget& budget) const {
   work.count = {.steps = 0, .most = budget.left(), .place = at};
@@ -170,13 +170,13 @@ bool RegularExpression::Compiled::find(std::string_view subject, std::size_t at,
       const std::size_t end = std::min(subject.size(), at + window);
       const bool cut = end < subject.size();
       const int result = match(quick, subject, end, at, cut ? PCRE2_PARTIAL_HARD : 0, work, work.quick);
-      const bool at_end = cut && work.found[0] == end;  // might match otherwise if it saw more
+      const bool at_end = cut && work.found[0] == end;  // with more text visible, it might match differently
       if (result >= 0 && !at_end) return true;
       if (result >= 0 || result == PCRE2_ERROR_NOMATCH) {
         at = cut ? end : end + 1;
         continue;
       }
-      if (result == PCRE2_ERROR_PARTIAL && work.found[0] > at) {  // what begins there needs to see more
+      if (result == PCRE2_ERROR_PARTIAL && work.found[0] > at) {  // a match that begins there needs more visible text
         at = work.found[0];
         continue;
       }

@@ -31,11 +31,12 @@ class RegularExpression {
   /// Returns a pattern that matches exactly one text.
   static RegularExpression of_literal(std::string_view text, const std::string& source);
 
-  /// The pattern.
+  /// Returns the source text of the pattern.
   std::string_view text() const;
 
   /// Appends all matches in a text in UTF-8, from the left, without overlaps; skips an empty match directly after
-  /// another match. Spends from `budget` where matching goes far ahead or back. Several threads can call it at once.
+  /// another match. Spends from `budget` if matching looks far ahead or backtracks far. Several threads can call it
+  /// concurrently.
   void find_all(std::string_view text, std::vector<Match>& matches, Budget& budget) const;
 
  private:

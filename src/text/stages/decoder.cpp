@@ -63,7 +63,7 @@ Decoder::Step replace_step(const Keys& step) {
   };
 }
 
-/// Replaces the character by a space. The one that was prepended to the first token is removed.
+/// Replaces the "replacement" character by a space, but removes it from the first token if it was prepended there.
 Decoder::Step metaspace_step(const Keys& step) {
   const std::string scheme = step.text("prepend_scheme", "always", Null::absent);
   const bool prepended = scheme != "never" && step.boolean("add_prefix_space", true, Null::absent);
@@ -74,7 +74,7 @@ Decoder::Step metaspace_step(const Keys& step) {
   };
 }
 
-/// Removes up to "start" and "stop" times a character from the beginning and the end of each token.
+/// Removes a character from each token: up to "start" times at the beginning and up to "stop" times at the end.
 Decoder::Step strip_step(const Keys& step) {
   constexpr std::int64_t most = 1000;
   const std::string content = character_at(step, "content");

@@ -2,7 +2,7 @@
 /// @file
 /// Decoders, "decoder" of tokenizer.json: convert tokens to text.
 ///
-/// To add one: its name and its function in decoder.cpp.
+/// To add one, add its name and its function to decoder.cpp.
 #pragma once
 
 #include <functional>
@@ -16,7 +16,7 @@ namespace fsdp::text {
 
 /// A sequence of decoding steps.
 struct Decoder {
-  /// Converts tokens, given by their names, to others.
+  /// Converts tokens, given by their names, to other tokens.
   using Step = std::function<std::vector<std::string>(std::vector<std::string> tokens, Budget& budget)>;
   std::vector<Step> steps;
   bool byte_level = false;     ///< the decoder of byte-level files: a token's bytes do not depend on its neighbours

@@ -59,7 +59,7 @@ Part Normalizer::apply(Part part, std::string& buffer, Budget& budget) const {
       next += part.text;
     } else {
       const auto& replace = std::get<Replace>(step);
-      if (part.at_begin) {  // a replacement of several characters counts as the last of them
+      if (part.at_begin) {  // the replacement of several characters takes the offset of the last one
         const std::size_t replaced = replace.first_at_begin(part.text, budget);
         const bool one = replaced > 0 && replaced == utf8_length(static_cast<unsigned char>(part.text[0]));
         part.at_begin = replaced == 0 || (one && !replace.content.empty());

@@ -2,7 +2,7 @@
 /// @file
 /// Normalizers, "normalizer" of tokenizer.json: change a text before it is split into words.
 ///
-/// To add one: add a struct here, and its case and its name in normalizer.cpp.
+/// To add one, add a struct here, and its case and its name to normalizer.cpp.
 #pragma once
 
 #include <optional>
@@ -25,7 +25,7 @@ struct Prepend {
 
 /// Replaces each match of a pattern, or each occurrence of a literal.
 struct Replace {
-  std::optional<RegularExpression> pattern;  ///< none: the literal
+  std::optional<RegularExpression> pattern;  ///< empty: `literal` is replaced
   std::string literal;
   std::string content;
 
@@ -48,7 +48,7 @@ struct Normalizer {
   std::vector<Step> steps;
 
   /// Applies all steps. The result refers to the part's text if it is unchanged, else to `buffer`. Spends a step for
-  /// each byte that a step writes: steps may double a text again and again.
+  /// each byte that a step writes: steps may double a text repeatedly.
   Part apply(Part part, std::string& buffer, Budget& budget) const;
 };
 

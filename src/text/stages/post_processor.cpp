@@ -23,7 +23,8 @@ std::vector<TokenId> ids_of(const Keys& part, const std::string& token) {
   return ids;
 }
 
-/// Adds to the ids and texts of all templates: one after another, they would double a text again and again.
+/// Reads a template. Updates and limits the totals over all templates, `texts` and `ids`, since a sequence of templates
+/// could double a text repeatedly.
 std::vector<TemplatePiece> read_template(const Keys& part, std::size_t& texts, std::size_t& ids) {
   std::vector<TemplatePiece> pieces;
   std::size_t texts_here = 0;

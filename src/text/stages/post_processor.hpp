@@ -11,13 +11,13 @@
 
 namespace fsdp::text {
 
-/// A part of a template: the text's ids, or special ones. (ByteLevel only changes offsets, and needs no template.)
+/// A part of a template: the text's ids, or special tokens. (ByteLevel only changes offsets and needs no template.)
 struct TemplatePiece {
   bool text = false;
-  std::vector<TokenId> ids;  ///< if it is not the text
+  std::vector<TokenId> ids;  ///< the special tokens, if this is not the text
 };
 
-/// Templates, each applied to the result of the one before.
+/// Templates, each applied to the result of the previous one.
 using PostProcessor = std::vector<std::vector<TemplatePiece>>;
 
 PostProcessor read_post_processor(const Keys& stage);

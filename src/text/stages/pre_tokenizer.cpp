@@ -18,7 +18,7 @@ struct Stretch {
   bool match = false;
 };
 
-/// Splits a text into matches and the text between them, and removes or joins them as `behavior` says.
+/// Splits a text into matches and the text between them, and removes or joins them as `behavior` specifies.
 void join(const std::vector<Match>& matches, std::size_t size, Delimiter behavior, bool invert, std::size_t shift,
           std::vector<Match>& spans) {
   const auto give = [&](std::size_t begin, std::size_t end) {

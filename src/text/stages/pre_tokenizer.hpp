@@ -2,7 +2,7 @@
 /// @file
 /// Pre-tokenizers, "pre_tokenizer" of tokenizer.json: split a normalized text into words.
 ///
-/// To add one: add a struct here, and its case and its name in pre_tokenizer.cpp.
+/// To add one, add a struct here, and its case and its name to pre_tokenizer.cpp.
 #pragma once
 
 #include <string>
@@ -15,14 +15,14 @@
 
 namespace fsdp::text {
 
-/// What to do with the text that a pattern matches.
+/// The treatment of text that a pattern matches.
 enum class Delimiter { removed, isolated, merged_with_previous, merged_with_next, contiguous };
 
 /// Splits at the matches of a pattern.
 struct Split {
   RegularExpression pattern;
   Delimiter behavior = Delimiter::isolated;
-  bool invert = false;  ///< takes the text between matches as the matches
+  bool invert = false;  ///< treats the text between matches as the matches
 };
 
 /// Isolates digits: each one, or runs of them.
@@ -42,14 +42,14 @@ struct Metaspace {
 /// afterwards.
 struct ByteLevel {
   bool add_prefix_space = false;
-  std::vector<RegularExpression> pattern;  ///< one or none
+  std::vector<RegularExpression> pattern;  ///< GPT-2's expression; empty if the text is not split
 };
 
 /// A part of a text with its words [begin, end); none is empty.
 struct Words : Part {
   std::vector<Match> spans;
 
-  std::string buffer;  ///< holds the text if it was changed
+  std::string buffer;  ///< stores the text if it was changed
   std::string other_buffer;
   std::vector<Match> other_spans;
   std::vector<Match> matches;

@@ -8,7 +8,7 @@
 namespace fsdp::text {
 namespace {
 
-constexpr std::size_t most_steps = 100;  // of a Sequence; each compiles an expression, and goes over every text
+constexpr std::size_t most_steps = 100;  // per Sequence: each step may compile an expression, and processes every text
 
 }  // namespace
 

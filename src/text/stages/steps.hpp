@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What the readers of a tokenizer's stages share: sequences of steps, patterns and characters.
+/// Functions shared by the readers of a tokenizer's stages: they read sequences of steps, patterns and characters.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ inline constexpr std::int64_t largest_id = 0x7FFFFFFF;
 /// Sequence.
 std::vector<Keys> steps_of(const Keys& stage, const char* key);
 
-/// Returns a text with exactly one character.
+/// Returns the text at `key`, which must be exactly one character.
 std::string character_at(const Keys& keys, const char* key);
 
 /// {"String": ..} if `literal`, else {"Regex": ..}.

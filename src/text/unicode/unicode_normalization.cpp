@@ -22,7 +22,7 @@ enum Flag : std::uint8_t {
   changed_by_nfd = 2,
   changed_by_nfkd = 4,
   reordered = 8,          // its combining class is not 0
-  bound_to_the_left = 16  // may combine with the character before it, in some form
+  bound_to_the_left = 16  // may combine with the previous character, in some normalization form
 };
 
 using CodePoints = std::vector<utf8proc_int32_t>;
@@ -90,7 +90,7 @@ int combining_class(utf8proc_int32_t code) {
 
 /// Canonical ordering: sorts runs of marks by combining class; stable.
 void order(CodePoints& text) {
-  std::vector<std::pair<int, utf8proc_int32_t>> marks;  // with their classes, which take a look-up
+  std::vector<std::pair<int, utf8proc_int32_t>> marks;  // with their combining classes, so that each is looked up once
   for (auto begin = text.begin(); begin != text.end();) {
     marks.clear();
     auto end = begin;
@@ -102,9 +102,9 @@ void order(CodePoints& text) {
   }
 }
 
-/// Composes an ordered segment. Only its first character may be of a later version of Unicode, where it may be a part
-/// of a character that this version does not have: then nothing is composed. Nothing is lost by that, since no other
-/// character of a segment begins a composition.
+/// Composes an ordered segment. Its first character may be part of a composed character that only a later version of
+/// Unicode has, which utf8proc may know. Then nothing is composed. That omits no valid composition, since no other
+/// character of a segment begins one.
 void compose_segment(CodePoints& segment) {
   const CodePoints apart = segment;
   compose(segment);
@@ -120,7 +120,7 @@ void append_normalized(std::string& out, std::string_view text, UnicodeForm form
   const CodePointTable& flags = all_flags();
   const std::uint8_t decomposed_by = compatible ? changed_by_nfkd : changed_by_nfd;
   const int alone =
-      form == UnicodeForm::nfc ? int{changed_by_nfc} : int{decomposed_by};  // for a character without marks
+      form == UnicodeForm::nfc ? int{changed_by_nfc} : int{decomposed_by};  // flag to test if there are no marks
   CodePoints part;
   for (std::size_t at = 0; at < text.size();) {
     if (const std::size_t ascii = ascii_length(text.substr(at)); ascii > 1) {

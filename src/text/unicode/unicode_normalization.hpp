@@ -3,8 +3,8 @@
 /// Unicode's normalization forms, in the Unicode version that the Python package `tokenizers` uses, and simple case
 /// mappings.
 ///
-/// utf8proc has decompositions, compositions and combining classes; tables from make_unicode_ranges.py say which code
-/// points to use them for. No other file uses utf8proc.
+/// utf8proc provides decompositions, compositions and combining classes; tables from make_unicode_ranges.py specify the
+/// code points to use them for. No other file uses utf8proc.
 #pragma once
 
 #include <string>

@@ -10,7 +10,7 @@
 
 namespace fsdp::text {
 
-/// Returns a set of unicode_tables by its name: "space", "word", "numeric", ... Throws LogicError if there is none.
+/// Returns a set of unicode_tables by its name: "space", "word", "numeric", ... Throws LogicError for an unknown name.
 const CodePointSet& unicode_set(std::string_view name);
 
 /// Returns the set of a property: a general category ("Lu"), a group of them ("L"), their long names ("Letter"), or a

@@ -16,7 +16,7 @@ extern const char* const category_runs;
 struct UnicodeTable {
   const char* name;
   const char* categories;  ///< such as "L Nd"
-  const char* runs;        ///< lengths of runs that do not differ, differ, do not differ, ..., from 0 on
+  const char* runs;        ///< run lengths from code point 0 on, alternately without and with a difference
 };
 
 inline constexpr std::size_t unicode_table_count = 10;

@@ -11,7 +11,7 @@
 namespace fsdp::text::jinja {
 namespace {
 
-constexpr int most_deep = 1000;  // as deep as the runner evaluates
+constexpr int most_deep = 1000;  // the runner's limit on depth
 
 using Compare = bool (*)(const Value& a, const Value& b);
 

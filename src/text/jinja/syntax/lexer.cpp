@@ -145,7 +145,7 @@ class Lexer {
     bool keeps = false;
   };
 
-  /// Matches "{% word %}" with any white space control.
+  /// Matches "{% word %}" with any white space control ("-" or "+").
   std::optional<Bounds> bare_tag(std::size_t begin, std::string_view word) const {
     std::string_view rest = text_.substr(begin + 2);
     if (rest.starts_with('-') || rest.starts_with('+')) rest.remove_prefix(1);
@@ -163,7 +163,7 @@ class Lexer {
     add(block ? Kind::block_begin : Kind::print_begin, "");
     skip(2);
     if (starts("-") || starts("+")) skip(1);
-    std::string open;  // brackets
+    std::string open;  // brackets that are not closed yet
     for (;;) {
       skip(text_.size() - at_ - strip_left(text_.substr(at_)).size());
       if (at_ == text_.size()) refuse(block ? "a block has no end, '%}'" : "'{{' has no end, '}}'");

@@ -13,7 +13,7 @@ constexpr int most_nested_blocks = 100;
 
 using Run = std::function<Flow(Runner&)>;
 
-/// Returns a function that does something, after which the next statement runs.
+/// Returns a function that performs an action, after which the next statement runs.
 template <class Action>
 Run step(Action action) {
   return [action = std::move(action)](Runner& runner) {
@@ -33,7 +33,7 @@ class StatementParser {
   }
 
  private:
-  /// The surroundings of statements, which decide what is allowed in them.
+  /// The context of statements, which determines the statements that are allowed.
   struct Place {
     int loops = 0;
     bool captured = false;  // the text is captured in a value
@@ -63,7 +63,7 @@ class StatementParser {
           --depth_;
           return statements;
         }
-        const auto begin = reader_.now().line;  // of its name, which may be below the sign
+        const auto begin = reader_.now().line;  // line of the statement's name, which may follow the line of "{%"
         statements.push_back({begin, statement()});
       } else {
         if (ends.size() > 0) reader_.refuse("'", *(ends.end() - 1), "' is missing");
@@ -73,7 +73,7 @@ class StatementParser {
     }
   }
 
-  /// The same in other surroundings; also consumes the end tag.
+  /// Parses statements in another context; also consumes the end tag.
   Body inner(std::string_view end, const Place& place) {
     const Place outer = std::exchange(place_, place);
     Body statements = body({end});
@@ -199,7 +199,7 @@ class StatementParser {
     }
     std::vector<Filter> used = reader_.skip_sign("|") ? filters() : std::vector<Filter>();
     end_block();
-    Body body = inner("endset", {.loops = place_.loops, .captured = true});  // moved: it may be deep
+    Body body = inner("endset", {.loops = place_.loops, .captured = true});  // moved below, since it may be deep
     return step([to = std::move(to), used = std::move(used), body = std::move(body)](Runner& runner) {
       runner.assign(to, runner.filtered(body, used));
     });

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Parses templates by Jinja's grammar. An unknown feature is an error that names it, before anything runs.
+/// Parses templates by Jinja's grammar. An unknown feature is an error that identifies it, before the template runs.
 #pragma once
 
 #include <functional>
@@ -35,7 +35,7 @@ class ExpressionParser {
   void expect_name(std::string_view name);
   std::string take_name(std::string_view what);
 
-  /// Takes items with commas between and perhaps behind, up to a closing sign.
+  /// Parses items separated by commas, with an optional trailing comma, up to a closing sign.
   template <class Take>
   void take_all(std::string_view close, const Take& take_one) {
     for (bool first = true; !at_sign(close); first = false) {
@@ -51,7 +51,7 @@ class ExpressionParser {
   }
 
   ExpressionPointer expression();             ///< may be `a if b else c`
-  ExpressionPointer tuple(bool conditional);  ///< one or several; `conditional`: each may be `a if b else c`
+  ExpressionPointer tuple(bool conditional);  ///< one or several expressions; `conditional`: may be `a if b else c`
   Arguments arguments();                      ///< from "(" to ")"
   Filter filter();                            ///< a name and its arguments
 
@@ -64,8 +64,8 @@ class ExpressionParser {
     return is_next;
   }
 
-  /// Makes an expression of others, some of which may be null. Refuses it if it is too deep to be evaluated or
-  /// destroyed, such as a sum of very many terms.
+  /// Makes an expression from its parts, some of which may be null. Throws InputError if it is too deep to be evaluated
+  /// or destroyed, such as a sum of very many terms.
   ExpressionPointer make(int line, const std::vector<ExpressionPointer>& parts,
                          std::function<Value(Runner&)> value) const;
   ExpressionPointer literal(int line, Value value) const;
@@ -73,7 +73,7 @@ class ExpressionParser {
   ExpressionPointer negated(int line, const ExpressionPointer& of) const;
   ExpressionPointer item(int line, const ExpressionPointer& of, const ExpressionPointer& key) const;
 
-  ExpressionPointer logical(bool either);  ///< of `or`, or of `and`, which binds stronger
+  ExpressionPointer logical(bool either);  ///< parses `or` if `either`, else `and`, which binds more strongly
   ExpressionPointer negation();
   ExpressionPointer comparison();
   ExpressionPointer binary(int level);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parses what follows a value: attributes, items, calls, filters and tests.
+// Parses the suffixes of a value: attributes, items, calls, filters and tests.
 #include "../builtins.hpp"
 #include "../runner.hpp"
 #include "parser.hpp"
@@ -7,7 +7,7 @@
 namespace fsdp::text::jinja {
 namespace {
 
-/// Returns the expressions of a call, a filter or a test.
+/// Returns the operand and the arguments of a call, a filter or a test.
 std::vector<ExpressionPointer> parts_of(const ExpressionPointer& of, const Arguments& arguments) {
   std::vector<ExpressionPointer> parts = arguments.values;
   parts.push_back(of);

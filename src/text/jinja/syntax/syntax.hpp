@@ -18,15 +18,15 @@ struct Call;
 
 struct Expression {
   int line = 0;
-  int depth = 1;                          ///< of expressions within expressions
-  std::function<Value(Runner&)> value;    ///< call it by Runner::evaluate, which counts it
-  std::shared_ptr<const Call> call = {};  ///< if it is a call
+  int depth = 1;                        ///< nesting depth of expressions
+  std::function<Value(Runner&)> value;  ///< call it through Runner::evaluate, which spends a step and limits the depth
+  std::shared_ptr<const Call> call = {};  ///< if the expression is a call, else null
 };
 using ExpressionPointer = std::shared_ptr<const Expression>;
 
 struct Arguments {
-  std::vector<ExpressionPointer> values;  ///< those without a name first
-  std::vector<std::string> names;         ///< of the last values
+  std::vector<ExpressionPointer> values;  ///< positional arguments first
+  std::vector<std::string> names;         ///< names of the last values, the named arguments
 };
 struct Call {
   ExpressionPointer of;
@@ -37,7 +37,7 @@ struct Filter {
   Arguments arguments;
 };
 
-/// What runs after a statement: the next one, or what follows `break` and `continue`.
+/// Control flow after a statement: the next statement, `break` (`leave`) or `continue` (`again`).
 enum class Flow : std::uint8_t { next, leave, again };
 
 struct Statement {
@@ -55,7 +55,7 @@ struct Target {
 
 struct For {
   Target target;
-  ExpressionPointer items, condition;  // the last may be null
+  ExpressionPointer items, condition;  // `condition` may be null
   Body body, otherwise;
 };
 struct With {
@@ -64,7 +64,7 @@ struct With {
 };
 struct Macro {
   std::string name;
-  std::vector<std::pair<std::string, ExpressionPointer>> parameters;  // with their defaults, or null
+  std::vector<std::pair<std::string, ExpressionPointer>> parameters;  // names with their defaults, which may be null
   Body body;
 };
 
