@@ -65,12 +65,11 @@ struct Context {
   std::shared_ptr<TilePlans> plans = std::make_shared<TilePlans>();  ///< plans of tiled modules, see plan_of
   std::int64_t sequences = 1;
   std::int64_t sequence_length = 0;
-  device::CumulativeLengths
-      documents{};        ///< cumulative lengths of packed documents; empty if each sequence is one document
-  Positions positions{};  ///< empty if sequences begin with this pass
-  Noise noise{};          ///< random numbers of a training pass
-  bool training = true;   ///< whether backward follows; a module with dropout then allocates its memory, even if the
-                          ///< noise is disabled
+  device::CumulativeLengths documents{};  ///< of packed documents; empty if each sequence is one document
+  Positions positions{};                  ///< empty if sequences begin with this pass
+  Noise noise{};                          ///< random numbers of a training pass
+  bool training = true;  ///< whether backward follows; a module with dropout then allocates its memory, even if the
+                         ///< noise is disabled
   void (*poll)(void*) = nullptr;
   void* poll_state = nullptr;
 

@@ -4,9 +4,10 @@
 /// between stages.
 ///
 /// The N rows are all tokens of a micro-batch. Each rank owns a contiguous range of rows. Token-wise work runs on these
-/// rows: the stages `before` and `after` the middle. The middle, attention, mixes tokens: each rank computes it on all
-/// rows, for its share of the heads. An executor exchanges matrices between the stages; a block is independent of ranks
-/// and messages. The middle may also be computed in P parts, a few heads at a time, which reduces peak memory.
+/// rows, in the stages `before` and `after`. Between these two, the middle (attention) mixes tokens: each rank computes
+/// it on all rows, for its share of the heads. An executor exchanges matrices between the stages; a block is
+/// independent of ranks and messages. The middle may also be computed in P parts, a few heads at a time, which reduces
+/// peak memory.
 ///
 /// The heads are therefore cut into K P equal ranges (equal_ranges). Part p of rank r is range r P + p. Two contexts:
 /// `rows` has one sequence (the rank's own rows), no documents, and a Noise that begins at the first of these rows;
