@@ -64,10 +64,10 @@ class DigestTable {
 struct DigestedStep {
   std::vector<std::string> units;  ///< names of the units
   int first_backward = 0;
-  int groups = 1;         ///< number of groups of ranks that share sequences
-  int group_size = 1;     ///< number of ranks number of micro-batches of each group
-  int micro_batches = 1;  ///< number of micro-batches of each group
-  int pieces = 0;  ///< that a step is cut into; 0: one for each micro-batch number of micro-batches of each group
+  int groups = 1;                  ///< number of groups of ranks that share sequences
+  int group_size = 1;              ///< number of ranks of each group
+  int micro_batches = 1;           ///< number of micro-batches of each group
+  int pieces = 0;                  ///< number of pieces of a step; 0 for one piece per micro-batch of each group
   std::vector<bool> changes = {};  ///< whether each unit's weights are trained
 };
 

@@ -145,8 +145,7 @@ class StepDigests {
   /// Adds a computation's output.
   void add_stream(const sharding::Task& task, Tensor<const Compute> values) {
     const bool backward = task.action != sharding::Action::forward;
-    const std::uint64_t key =
-        1 + static_cast<std::uint64_t>(module_.sequence_group().member);  // depends on the member whose rows these are
+    const std::uint64_t key = 1 + static_cast<std::uint64_t>(module_.sequence_group().member);  // owner of the rows
     sums_.template add<Compute>((task.micro_batch * units_ + task.index) * 2 + (backward ? 1 : 0), values, key);
   }
   /// Add the gradients of the step, and the weights after the step.

@@ -144,8 +144,8 @@ struct LossHead : ModuleTypes<L, LossHeadFields> {
   void whole(Context<L>& context, const Weights& weights, const Gradients& gradients, const Rows& rows, float scale,
              Tensor<double> loss) const {
     typename L::Frame frame(context.arena);
-    const auto logits = frame.template allocate<Compute>(
-        {rows.normed.rows(), vocabulary});  // [R, V], later overwritten with the gradient
+    const auto logits =
+        frame.template allocate<Compute>({rows.normed.rows(), vocabulary});  // [R, V], then its gradient
     project<L, 1>(context, rows.normed, {weights.weight}, {logits});
     context.progress();
     device::enqueue(context.stream,
@@ -284,8 +284,7 @@ tiling::Problem LossHead<L>::problem(std::int64_t tokens) const {
           .tile_bytes_per_token_column = size,
           .blocked_bytes_per_token =
               hidden * std::int64_t{sizeof(float)} + device::cross_entropy_state * std::int64_t{sizeof(double)},
-          .traffic_per_tile =
-              vocabulary * hidden * (2 * size + 2 * wide),  // weight read by forward and dx; gradient read and written
+          .traffic_per_tile = vocabulary * hidden * (2 * size + 2 * wide),  // forward, dx; gradient read and written
           .flops_per_byte = device::flops_per_byte<Device>};
 }
 

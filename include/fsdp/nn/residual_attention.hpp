@@ -127,8 +127,7 @@ struct ResidualAttention : ModuleTypes<L, AttentionFields> {
       attention().backward(context, shared, norms(weights), {gradients.q_norm, gradients.k_norm}, saved.heads,
                            split(saved.qkv), saved.out, dout, split(dqkv));
     }
-    const auto normed =
-        frame.template allocate<Compute>({context.tokens(), hidden});  // [T, H], later overwritten with its gradient
+    const auto normed = frame.template allocate<Compute>({context.tokens(), hidden});  // [T, H], then its gradient
     device::enqueue(context.stream, norm(weights, saved.x, saved.rstd, normed));
     project_backward(context, weights, gradients, normed, split(dqkv), normed);
     norm_backward(context, weights, gradients, saved.x, saved.rstd, normed, dy);

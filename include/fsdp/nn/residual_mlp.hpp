@@ -74,9 +74,8 @@ struct ResidualMlp : ModuleTypes<L, ResidualMlpFields> {
                 Tensor<Compute> dy) const {
     const tiling::TilePlan& tiles = plan_of(context, *this);
     Tile::for_each(context, tiles, paths, weights.mlp, saved.kept, [&](const Tile& tile, typename L::Frame& frame) {
-      const auto normed =
-          normalise(context, weights, saved, tile, frame);  // [t, H], later overwritten with its gradient
-      const auto d = tile.rows(dy);                         // [t, H]
+      const auto normed = normalise(context, weights, saved, tile, frame);  // [t, H], then its gradient
+      const auto d = tile.rows(dy);                                         // [t, H]
       tile.backward(gradients.mlp, normed, d, normed);
       device::enqueue(context.stream, device::RmsNormBackward<Compute>{.x = tile.rows(saved.x),
                                                                        .weight = weights.norm,

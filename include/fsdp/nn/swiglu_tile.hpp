@@ -70,9 +70,7 @@ class SwiGluTile {
         .tile_bytes_per_token_column = 3 * size,
         .blocked_bytes_per_token = hidden * static_cast<std::int64_t>(sizeof(float)),
         .recomputed_flops_per_token = 4 * weight,
-        .traffic_per_tile =
-            3 * weight *
-            (3 * size + 2 * wide),  // weights read by forward, recomputation and dx; gradients read and written
+        .traffic_per_tile = 3 * weight * (3 * size + 2 * wide),  // forward, replay, dx; gradients read and written
         .flops_per_byte = device::flops_per_byte<typename L::Device>,
         .repeats = repeats};
     paths.add_dropout(problem, hidden, size);
