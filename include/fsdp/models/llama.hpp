@@ -68,8 +68,7 @@ class Llama {
   Block block(int index) const {
     const std::string before = prefix(index);
     const auto eps = static_cast<float>(config_.rms_norm_eps);
-    const std::int64_t alive =
-        units_.recompute ? 1 : config_.layers;  // number of blocks whose activations are alive together
+    const std::int64_t alive = units_.recompute ? 1 : config_.layers;  // blocks whose activations are alive together
     return {{{},
              {{},
               config_.hidden_size,

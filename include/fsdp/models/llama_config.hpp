@@ -53,9 +53,8 @@ struct LlamaConfig {
   double rope_theta = 10000.0;
   bool tied = false;  ///< the head uses the embedding's weight
   std::int64_t max_position_embeddings = 4096;
-  std::int64_t sliding_window =
-      0;                         ///< number of tokens that a token attends to, itself included; 0 if there is no window
-  std::int64_t full_layers = 0;  ///< number of first layers without a window (max_window_layers)
+  std::int64_t sliding_window = 0;  ///< tokens that a token attends to, itself included; 0: no window
+  std::int64_t full_layers = 0;     ///< number of first layers without a window (max_window_layers)
   RopeConfig rope = {};
   LoraConfig lora = {};  ///< adapters of any of the projections q, k, v, o, gate, up and down
   /// Keys of a config.json that do not affect the computation, as a JSON object: the keys read from a file, or the

@@ -92,9 +92,7 @@ concept Model = ModelUnits<M> && ModelConfig<typename M::Config> && nn::Batch<ty
   // For dry runs: returns the batch of this number of sequences and length with the largest memory use; see
   // nn::for_each_load.
   { model.unread_batch(number, number) } -> std::same_as<typename M::Batch>;
-  {
-    model.flops(number, number)
-    } -> std::same_as<double>;  // arguments: number of tokens, sum of squared document lengths
+  { model.flops(number, number) } -> std::same_as<double>;  // tokens, sum of squared document lengths
 };
 
 /// Gives a readable compile error for each requirement of a model that a type does not meet. Call it where the type is

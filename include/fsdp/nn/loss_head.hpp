@@ -144,8 +144,7 @@ struct LossHead : ModuleTypes<L, LossHeadFields> {
   void whole(Context<L>& context, const Weights& weights, const Gradients& gradients, const Rows& rows, float scale,
              Tensor<double> loss) const {
     typename L::Frame frame(context.arena);
-    const auto logits =
-        frame.template allocate<Compute>({rows.normed.rows(), vocabulary});  // [R, V], then its gradient
+    const auto logits = frame.template allocate<Compute>({rows.normed.rows(), vocabulary});  // [R, V], then dlogits
     project<L, 1>(context, rows.normed, {weights.weight}, {logits});
     context.progress();
     device::enqueue(context.stream,

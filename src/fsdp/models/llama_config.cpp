@@ -115,10 +115,9 @@ device::RotaryScaling RopeConfig::scaling(double theta, std::int64_t head_dim) c
     return {
         .kind = Kind::llama3, .factor = factor, .low = low_freq_factor, .high = high_freq_factor, .original = original};
   if (type != "yarn") return {};
-  const auto pair_of =
-      [&](double turns) {  // index of the pair that makes `turns` rotations over the original positions
-        return width * std::log(original / (turns * 2 * std::numbers::pi)) / (2 * std::log(theta));
-      };
+  const auto pair_of = [&](double turns) {  // pair with this many turns in the original positions
+    return width * std::log(original / (turns * 2 * std::numbers::pi)) / (2 * std::log(theta));
+  };
   const double low = std::max(std::floor(pair_of(beta_fast)), 0.0);
   const double high = std::min(std::ceil(pair_of(beta_slow)), width - 1);
   return {.kind = Kind::yarn,
