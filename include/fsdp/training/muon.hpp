@@ -29,8 +29,7 @@ struct Muon {
   double momentum = 0.95;       ///< decay of the sum of gradients
   bool nesterov = true;         ///< whether to use Nesterov momentum
   std::int64_t iterations = 5;  ///< number of Newton-Schulz iterations
-  AdamW adamw =
-      {};  ///< for all parameters but matrices of linear layers; its weight decay applies to these matrices too
+  AdamW adamw = {};  ///< for all parameters but linear layers' matrices; its weight decay applies to these too
 
   static constexpr std::string_view name() { return "muon"; }
   static constexpr Grain grain() { return Grain::tensors; }

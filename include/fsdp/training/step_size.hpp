@@ -16,11 +16,9 @@ struct StepSize {
   std::int64_t sequences = 1;  ///< number of sequences in one micro-batch
   bool fewer = false;  ///< whether micro-batches may have fewer sequences; each number is planned, which takes longer
   std::int64_t sequence_length = 0;  ///< number of positions of a sequence
-  int ranks_per_sequence =
-      1;                 ///< number of ranks that share each sequence; above 1 requires Ulysses as the stack's Sequence
-  int middle_parts = 0;  ///< see RunShape
-  int micro_batches =
-      1;  ///< number of micro-batches in a step; see sharding::micro_batches_of if the step is cut into pieces
+  int ranks_per_sequence = 1;    ///< ranks that share each sequence; above 1 only with Ulysses as the stack's Sequence
+  int middle_parts = 0;          ///< see RunShape
+  int micro_batches = 1;         ///< number in a step; see sharding::micro_batches_of if it is cut into pieces
   int threads = 0;               ///< number of threads of each rank; 0: cores / ranks, at least 1
   std::int64_t logit_rows = 0;   ///< see plan::Request
   std::int64_t cached_rows = 0;  ///< see RunShape

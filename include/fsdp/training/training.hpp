@@ -45,8 +45,7 @@ class Training {
   struct Options {
     OptimizerT optimizer = {};     ///< the optimizer with its constants
     device::StepRules rules = {};  ///< gradient clipping, and whether steps with overflowing gradients are skipped
-    bool graphs =
-        false;  ///< whether to capture a step as a graph and replay it (tessera/fsdp/execution/training_step.hpp)
+    bool graphs = false;     ///< capture a step as a graph and replay it (tessera/fsdp/execution/training_step.hpp)
     Observer observer = {};  ///< receives the events of every step
   };
 
@@ -149,7 +148,7 @@ class Evaluation {
   using Stack = typename Model::Stack;
   using Comm = typename Stack::Comm;
 
-  /// The arguments are those of Training. `purpose`: evaluate or generate. Generation does not support sequences that
+  /// The arguments are as in Training. `purpose`: evaluate or generate. Generation does not support sequences that
   /// several ranks share.
   Evaluation(Comm& communicator, const Model& model, const StepSize& size, typename Stack::Sharding sharding = {},
              typename Stack::Tiling tiling = {}, Purpose purpose = Purpose::evaluate)

@@ -43,7 +43,7 @@ void allow_open_files() {
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= enough) return;
   limit.rlim_cur = std::min(limit.rlim_max, enough);
   static_cast<void>(
-      ::setrlimit(RLIMIT_NOFILE, &limit));  // if refused, a later open fails with a message that states the fix
+      ::setrlimit(RLIMIT_NOFILE, &limit));  // if refused, opening fails with a message that states the fix
 }
 
 /// Whether a descriptor is a pipe whose reader has closed it.
