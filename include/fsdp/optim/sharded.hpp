@@ -53,8 +53,7 @@ namespace fsdp {
 /// Settings of a Sharded.
 template <class Optimizer = optim::AdamW>
 struct ShardedSettings {
-  std::vector<Order> orders =
-      {};  ///< orders of computation, selected by index; empty for the chain of all gathered units
+  std::vector<Order> orders = {};  ///< orders of passes, selected by index; empty: the chain of all gathered units
   /// Maximum number of micro-batches in a step; `train` may be given fewer. A step has at most 2^20 computations. If a
   /// step is cut into pieces (Reproducible), pieces and ranks determine the number, and this must be 1 or that number.
   int micro_batches = 1;

@@ -103,7 +103,7 @@ class StepControl {
   static Decision& decision_in(const Copy& copy, std::size_t kind) {
     return *reinterpret_cast<Decision*>(copy.values().data() + static_cast<std::int64_t>(kind) * stride);
   }
-  /// Returns the decision that contains a norm's last value; norm 0 is the global norm.
+  /// Returns the decision that contains a norm's last value. With norm 0, returns the decision of the classes.
   const Decision& arrived(std::size_t norm, std::int64_t behind) {
     const std::size_t slot = count_.kept_slot(behind);
     comm::wait_for(module_->communicator(), last_[slot].copied(), {"a step's decision"});
@@ -132,7 +132,7 @@ class StepControl {
   StepKinds kinds_;  ///< kinds of decisions
   GatheredNumbers<typename Module::Comm> numbers_;
   std::optional<GatheredNumbers<typename Module::Comm, std::int64_t>> largest_,
-      exact_;                    ///< only if steps are cut into pieces
+      exact_;                    ///< only with pieces
   device::Block<Device> block_;  // StepInputs, StepDecision [kinds]
   std::array<device::HostCopy<Device, device::StepInputs>, 2> inputs_;
   std::array<Copy, 2> last_{Copy(decision_bytes()), Copy(decision_bytes())};

@@ -42,8 +42,7 @@ void allow_open_files() {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= enough) return;
   limit.rlim_cur = std::min(limit.rlim_max, enough);
-  static_cast<void>(
-      ::setrlimit(RLIMIT_NOFILE, &limit));  // if refused, opening fails with a message that states the fix
+  static_cast<void>(::setrlimit(RLIMIT_NOFILE, &limit));  // if this fails, opening reports the fix
 }
 
 /// Whether a descriptor is a pipe whose reader has closed it.
