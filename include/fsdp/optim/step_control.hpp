@@ -131,8 +131,7 @@ class StepControl {
   device::StepRules rules_;
   StepKinds kinds_;  ///< kinds of decisions
   GatheredNumbers<typename Module::Comm> numbers_;
-  std::optional<GatheredNumbers<typename Module::Comm, std::int64_t>> largest_,
-      exact_;                    ///< only with pieces
+  std::optional<GatheredNumbers<typename Module::Comm, std::int64_t>> largest_, exact_;  ///< if there are pieces
   device::Block<Device> block_;  // StepInputs, StepDecision [kinds]
   std::array<device::HostCopy<Device, device::StepInputs>, 2> inputs_;
   std::array<Copy, 2> last_{Copy(decision_bytes()), Copy(decision_bytes())};
