@@ -8,9 +8,9 @@
 
 namespace fsdp {
 
-/// A callback for each stream that a task of a training pass outputs, called after the task is enqueued: the residual
-/// stream [T, H] after forward, its gradient after backward. The tensor is valid during the call; work that reads it
-/// must be enqueued on the compute stream.
+/// A callback that is called with each stream that a task of a training pass writes, after the task is enqueued: the
+/// residual stream [T, H] after forward, its gradient after backward. The tensor is valid during the call; work that
+/// reads it must be enqueued on the compute stream.
 template <class Compute>
 struct StreamProbe {
   void (*see)(void* state, const sharding::Task& task, Tensor<const Compute> values) = nullptr;

@@ -51,7 +51,7 @@ class StageMemory {
   struct Ring {
     Matrices rows;        // [inputs][K][T, columns]; only in forward
     Matrices in;          // [inputs][N, columns]; in forward only if not saved; in backward the gradient
-    Tensor<Compute> out;  // [N, columns]; the same as `in`
+    Tensor<Compute> out;  // [N, columns]; only if not saved; in backward the gradient
   };
 
   /// `group`: this rank's group of ranks that share sequences.
@@ -64,7 +64,7 @@ class StageMemory {
   /// @}
   /// Sets the number of rows of a micro-batch, N.
   void set_rows(std::int64_t rows) { rows_ = rows; }
-  /// Returns the buffers in flight of a part.
+  /// Returns a part's buffers in flight.
   Ring& ring(int part) { return ring_[static_cast<std::size_t>(part % 2)]; }
   /// Whether the middle's inputs and outputs of the current forward are saved for backward.
   bool keeps() const { return keeps_; }

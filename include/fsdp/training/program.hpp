@@ -19,7 +19,8 @@ void take_environment();
 /// Returns the folder in TMPDIR, or /tmp if it is unset.
 std::filesystem::path temporary_directory();
 
-/// Sets the number of OpenMP threads of the calling thread. Collectives use the same number for copies.
+/// Sets the number of OpenMP threads of the calling thread, which belongs to the program. Collectives use the same
+/// number for copies.
 void use_threads(int threads);
 
 /// Prints the warning of comm::cores_warning, if there is one.
