@@ -4,8 +4,8 @@
 /// and `Training`.
 ///
 /// Include the communicator's header yourself (tessera/comm/threads.hpp, tessera/comm/mpi.hpp, tessera/comm/self.hpp).
-/// Checkpoints are in tessera/fsdp/checkpoint, of which tessera/fsdp/checkpoint/shards_io.hpp is for shards, and
-/// folders of models in tessera/fsdp/model_files; a whole program that trains is tessera/trainer/train_main.hpp.
+/// Checkpoints are in tessera/fsdp/checkpoint (shards: tessera/fsdp/checkpoint/shards_io.hpp), model folders are in
+/// tessera/fsdp/model_files, and a complete training program is tessera/trainer/train_main.hpp.
 #pragma once
 
 #include <tessera/fsdp/core/language.hpp>  // before all others

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What a program includes to shard code of its own: policies of sharding and precision, `Stack`, `Sharded` and its
-/// passes. A communicator's header comes besides (tessera/comm/threads.hpp, mpi.hpp, nccl.hpp).
+/// The header for programs that shard their own tensors and computation: policies of sharding and precision, `Stack`,
+/// `Sharded` and its passes. Include a communicator's header in addition (tessera/comm/threads.hpp, mpi.hpp, nccl.hpp).
 #pragma once
 
 #include <tessera/fsdp/core/language.hpp>  // before all others

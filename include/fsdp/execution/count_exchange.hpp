@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The exchange between ranks before each step: the counts of their batches, whether their data are bad (an InputError
-/// on one rank is then thrown on all), and what signals have asked of them.
+/// The exchange between ranks before each step: the counts of their batches, errors in their data (an InputError on one
+/// rank is thrown on all ranks), and the requests that signals made.
 #pragma once
 
 #include <algorithm>
@@ -24,15 +24,15 @@ class CountExchange {
  public:
   using Device = typename C::Device;
 
-  /// `communicator` and `ledger` must outlive it. All ranks must construct it alike.
+  /// `communicator` and `ledger` must outlive it. All ranks must construct it with equivalent arguments.
   CountExchange(C& communicator, device::Ledger& ledger)
       : communicator_(&communicator),
         numbers_(communicator, ledger, sizeof(Message) / sizeof(double)),
         all_(communicator.size()) {}
 
-  /// Calls `prepare`, which makes this rank's micro-batches and returns their counts, and starts the exchange. If
-  /// `prepare` throws InputError, `finish` throws it on all ranks. `asked`: what signals have asked of this rank so
-  /// far.
+  /// Calls `prepare`, which reads this rank's micro-batches and returns their counts, and starts the exchange. If
+  /// `prepare` throws InputError, `finish` throws it on all ranks. `asked`: the requests of the signals that this rank
+  /// has received so far.
   template <class Prepare>
   void start(const Prepare& prepare, const comm::SignalRequests& asked = {}) {
     BatchCounts counts;
@@ -55,7 +55,7 @@ class CountExchange {
   }
 
   /// Waits for the exchange and returns the sums over ranks. If `prepare` threw InputError on any rank, all ranks throw
-  /// that of the first such rank.
+  /// the error of the lowest such rank.
   BatchCounts finish() {
     comm::wait_for(*communicator_, all_.copied(), {"valid targets"});
     BatchCounts sums;
@@ -70,22 +70,22 @@ class CountExchange {
     }
     return sums;
   }
-  /// Returns what signals had asked of any rank when the last finished exchange started. The same on every rank.
+  /// Returns the signal requests of all ranks as of the start of the last finished exchange. The same on every rank.
   const comm::SignalRequests& asked() const { return asked_; }
 
  private:
-  /// What a rank tells the others. Numbers of one type, which every backend gathers.
+  /// The message of one rank to all others. All members have one type, so that every backend can gather them.
   struct Message {
     double valid_targets, squares;
     double failed;       ///< 1 if `prepare` threw
-    double stop, saves;  ///< see comm::SignalRequests
+    double stop, saves;  ///< requests, see comm::SignalRequests
   };
 
   C* communicator_;
   typename Device::Queue queue_{"counts"};
   GatheredNumbers<C> numbers_;
   device::HostCopy<Device, Message> own_, all_;
-  std::string exception_;  ///< of this rank's `prepare`, encoded; empty if there is none
+  std::string exception_;  ///< exception that this rank's `prepare` threw, encoded; empty if it threw none
   comm::SignalRequests asked_;
 };
 

@@ -2,12 +2,13 @@
 /// @file
 /// Computes a model in the passes of its ShardedModule.
 ///
-/// The placed schedule determines which slot a group has, and from when to when.
+/// The placed schedule determines which slot a group occupies, and for which interval.
 ///
-/// On an asynchronous device, collectives and copies to host memory run on their own queues beside the compute stream,
-/// ordered by one event per dependency; the host enqueues a whole pass without waiting. A pass begins and ends on the
-/// compute stream: other queues start after an event recorded at its begin, and the stream has waited for all of them
-/// at its end. No event is used outside the pass that recorded it, so that a pass can be captured as a graph.
+/// On an asynchronous device, collectives and copies to host memory run on separate queues, concurrently with the
+/// compute stream, ordered by one event per dependency; the host enqueues a whole pass without waiting. A pass begins
+/// and ends on the compute stream: other queues wait for an event that is recorded at its start, and the compute stream
+/// waits for all of them at its end. No event is used outside the pass that recorded it, so that a pass can be captured
+/// as a graph.
 #pragma once
 
 #include <cstdint>
@@ -41,7 +42,7 @@
 
 namespace fsdp {
 
-/// Runs the passes of a sharded model, one at a time. See the head of this file for queues.
+/// Runs the passes of a sharded model, one at a time. The file comment describes the queues.
 template <class Model>
 class Executor {
  public:
@@ -58,7 +59,7 @@ class Executor {
   static_assert(nn::check_batch_parts<Batch>());
   static_assert(nn::parts_of_all_kinds<Block, Local>);
   static_assert(nn::check_head_parts<typename Model::Head, Local>());
-  /// Whether the head makes logits, and whether blocks also have caches from which sequences can be continued.
+  /// Whether the head computes logits, and whether blocks also have caches from which sequences can be continued.
   /// @{
   static constexpr bool generates = Computation::generates;
   static constexpr bool continues = Computation::continues;
@@ -84,21 +85,21 @@ class Executor {
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
 
-  /// Forward and backward of all micro-batches. The gradients are those of scale * (sum of the valid targets' losses
-  /// over all ranks and micro-batches); this rank's part of that sum, unscaled, is returned.
+  /// Runs forward and backward of all micro-batches. Computes the gradients of scale * (sum of the valid targets'
+  /// losses over all ranks and micro-batches) and returns this rank's part of that sum, unscaled.
   double train(std::span<const Batch> micro_batches, float scale) {
     queue_training(micro_batches, scale);
     return read_loss();
   }
-  /// The same without waiting for the device; the batches' memory must stay until the device has read it.
-  /// `verified`: the first micro-batch is digested, to be compared with a repetition.
+  /// The non-blocking form of `train`; the batches' memory must stay valid until the device has read it. `verified`:
+  /// whether the first micro-batch is digested, for comparison with a repetition.
   void queue_training(std::span<const Batch> micro_batches, float scale, bool verified = false) {
     queue(upload(micro_batches), scale, verified);
   }
 
-  /// queue_training in two halves. This one puts micro-batches where the device reads them. Throws InputError if the
-  /// model cannot use one, or its tokens are not those of its sequences at the planned length.
-  /// Where several ranks share sequences, all of them give the same whole micro-batches.
+  /// The first half of queue_training: copies micro-batches to memory that the device can read. Throws InputError if
+  /// the model cannot use a micro-batch, or if the number of its tokens is not its number of sequences times the
+  /// planned length. Ranks that share sequences must all pass the same whole micro-batches.
   [[nodiscard]] UploadedBatches upload(std::span<const Batch> micro_batches) {
     if constexpr (Stages::possible) stages_.see_whole(context());
     const std::int64_t length = context().sequence_length;
@@ -113,26 +114,28 @@ class Executor {
       if (stages_.on()) return {context(), stages_.parts_of(micro_batches)};
     return {context(), micro_batches};
   }
-  /// The pass over them. Batches of equal patterns with an equal `scale` enqueue the same work.
+  /// The second half of queue_training: enqueues the pass. Batches with equal patterns and an equal `scale` enqueue
+  /// identical work.
   void queue(const UploadedBatches& micro_batches, float scale, bool verified = false) {
     require(static_cast<int>(micro_batches.size()) == module_.own_micro_batches(), "train: ", micro_batches.size(),
             " micro-batches given to a module planned for ", module_.own_micro_batches());
     watch_.begin_step(verified);
     run(sharding::Pass::train, micro_batches, {.scale = scale, .losses = loss_});
   }
-  /// This rank's sums of losses of the last pass, on the device: one for each micro-batch that the module is planned
+  /// Returns this rank's loss sums of the last pass, on the device: one for each micro-batch that the module is planned
   /// for.
   Tensor<const double> loss() const { return loss_; }
 
-  /// How modules are tiled; in a dry run, for the run that follows (RunShape::plans).
+  /// Returns the tiling plans of the modules. The plans of a dry run are passed to the run that follows
+  /// (RunShape::plans).
   std::shared_ptr<const nn::TilePlans> plans() const { return computation_.context().plans; }
 
-  /// Watches the training passes.
+  /// Returns the watch of the training passes.
   StepWatch<Model>& watch() { return watch_; }
 
-  /// Computes a micro-batch again, or none, without changing the step's gradients and losses, to compare its digests
-  /// with those of a step's first micro-batch on some rank. The module must be planned for it (RunShape::verifies).
-  /// Collective.
+  /// Recomputes at most one micro-batch without changing the step's gradients and losses, so that its digests can be
+  /// compared with the digests of a step's first micro-batch on some rank. The module must be planned for it
+  /// (RunShape::verifies). Collective.
   void repeat(const UploadedBatches& micro_batch, float scale) {
     require(micro_batch.size() <= 1, "repeat: ", micro_batch.size(), " micro-batches are given; one at most");
     watch_.begin_repetition();
@@ -140,14 +143,14 @@ class Executor {
     run(sharding::Pass::train, micro_batch, {.scale = scale, .losses = spare_loss}, Reductions::left_out);
   }
 
-  /// Sum of the valid targets' losses on this rank.
+  /// Returns the sum of the valid targets' losses on this rank.
   double evaluate(const Batch& batch) {
     run(sharding::Pass::evaluate, upload({&batch, 1}), {.losses = loss_});
     return read_loss();
   }
 
-  /// Logits of some rows of a batch [rows, V], by the pass of `evaluate`: each unit's weights are released after use,
-  /// so that a training module can compute them. The plan must have room for that many rows
+  /// Computes the logits [rows, V] of some rows of a batch with the pass of `evaluate`: each unit's weights are
+  /// resharded after use, so that a training module can compute logits. The plan must have room for that many rows
   /// (plan::Request::logit_rows).
   void evaluate_logits(const Batch& batch, std::span<const std::int64_t> rows,
                        Tensor<Compute> out) requires(generates) {
@@ -155,17 +158,17 @@ class Executor {
     make_logits(sharding::Pass::evaluate, batch, rows, out);
   }
 
-  /// Logits [T, V] of one sequence, with weights gathered once and kept. Its targets are not read.
+  /// Computes the logits [T, V] of one sequence. Weights are gathered once and stay gathered. Targets are not read.
   void logits(const Batch& batch, Tensor<Compute> out) requires(generates) { logits(batch, {}, out); }
-  /// Logits of some rows of a batch [rows, V]; of all rows where `rows` is empty. The plan must have room for that many
-  /// (plan::Request::logit_rows). If the module is planned for it (RunShape::cached_rows), blocks fill the caches that
-  /// next_logits reads.
+  /// Computes the logits [rows, V] of some rows of a batch, or of all rows if `rows` is empty. The plan must have room
+  /// for that many rows (plan::Request::logit_rows). If the module is planned for it (RunShape::cached_rows), blocks
+  /// fill the caches that next_logits reads.
   void logits(const Batch& batch, std::span<const std::int64_t> rows, Tensor<Compute> out) requires(generates) {
     using sharding::Pass;
     make_logits(std::exchange(has_generated_, true) ? Pass::generate_again : Pass::generate, batch, rows, out);
   }
-  /// Logits [sequences, V] of one more token per sequence, at `positions` [sequences]; the tokens before it went
-  /// through `logits` or this.
+  /// Computes the logits [sequences, V] of one more token per sequence, at `positions` [sequences]. `logits` or
+  /// next_logits must have processed the earlier tokens.
   void next_logits(const Batch& batch, std::span<const std::int32_t> positions,
                    Tensor<Compute> out) requires(continues) {
     require(!computation_.cache().empty(),
@@ -217,10 +220,10 @@ class Executor {
     module_.synchronize();
   }
 
-  /// Walks a pass and computes its units.
+  /// Executes the tasks of a pass and computes its units.
   void run(sharding::Pass pass, const UploadedBatches& micro_batches, const PassInput<Compute>& input,
            Reductions reductions = Reductions::made) {
-    const int planned = reductions == Reductions::made ? 0 : 1;  // micro-batches; 0: as many as the module's
+    const int planned = reductions == Reductions::made ? 0 : 1;  // number of micro-batches; 0 for the module's number
     Pass<Stack> tasks(module_, pass, 0, planned, watch_.observer(), reductions, activation_work());
     const typename Device::Arena::Scope taken(context().arena);
     context().poll_state = &tasks;
@@ -257,7 +260,7 @@ class Executor {
     if constexpr (Stages::possible) stages_.begin_micro_batch(context());
   }
 
-  /// Computes a unit's stage if several ranks share the sequence; returns whether it has.
+  /// Computes a unit's stage if several ranks share the sequence. Returns true if it has computed a stage.
   bool computes_stage(const typename Computation::Unit& unit) {
     if constexpr (Stages::possible)
       if (stages_.computes(unit.task)) {
@@ -267,7 +270,7 @@ class Executor {
     return false;
   }
 
-  /// What the pass calls for tasks that move activations: copies of inputs, and exchanges between stages.
+  /// Returns the callbacks of the pass for tasks that move activations: copies of inputs, and exchanges between stages.
   ActivationWork activation_work() {
     ActivationWork work{
         .execute = [](void* self, const sharding::Task& task) { static_cast<Executor*>(self)->move_activations(task); },
@@ -294,7 +297,7 @@ class Executor {
   OffloadedInputs<Device, Compute> offloaded_inputs_;
   Computation computation_;
   [[no_unique_address]] Stages stages_;
-  bool has_generated_ = false;  ///< the weights are still gathered from generation
+  bool has_generated_ = false;  ///< whether weights are still gathered from generation
   device::Block<Device> loss_block_;
   Tensor<double> loss_;  // [micro_batches]
   device::HostCopy<Device, double> loss_on_host_;

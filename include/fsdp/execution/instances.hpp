@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The computations of a Llama's units that are compiled into the library: on the CPU, for all stacks.
+/// Explicit instantiations of a Llama's unit computations, compiled into the library: on the CPU, for all stacks.
 #pragma once
 
 #include <tessera/fsdp/execution/unit_computation.hpp>

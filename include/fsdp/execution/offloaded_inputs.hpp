@@ -2,8 +2,9 @@
 /// @file
 /// Block inputs offloaded to host memory: the copies that the tasks send_input and fetch_input of a schedule start.
 ///
-/// Two buffers on the device hold, in turn, the inputs that do not stay there. The schedule says which buffer a copy
-/// reads or writes, and its proof (tessera/fsdp/sharding/event_order.hpp) which waits make that safe: those below.
+/// Two device buffers alternate in holding the inputs that do not stay on the device. The schedule determines the
+/// buffer that a copy reads or writes. The proof of the schedule (tessera/fsdp/sharding/event_order.hpp) determines the
+/// necessary waits, which this class performs.
 #pragma once
 
 #include <array>
@@ -20,7 +21,7 @@
 
 namespace fsdp {
 
-/// Offloaded inputs of units, last in first out. Copies run on a queue of their own if the device has queues.
+/// Offloaded inputs of units, last in first out. Copies run on a separate queue if the device has queues.
 template <class Device, class T>
 class OffloadedInputs {
  public:
@@ -28,7 +29,7 @@ class OffloadedInputs {
   using Arena = typename Offload::Arena;
   using Stream = typename Device::Stream;
 
-  /// `problem`: of the training pass.
+  /// `problem`: the scheduling problem of the training pass.
   OffloadedInputs(Arena& arena, Stream& stream, const sharding::Problem& problem)
       : arena_(arena),
         stream_(stream),
@@ -38,21 +39,22 @@ class OffloadedInputs {
       inputs_[unit].is_offloaded = problem.offloads(static_cast<int>(unit));
   }
 
-  /// Whether training offloads any input, and that of a unit.
+  /// Whether training offloads any input, and whether it offloads the input of a unit.
   /// @{
   bool any() const { return !inputs_.empty(); }
   bool offloads(int unit) const { return inputs_[index(unit)].is_offloaded; }
   /// @}
 
-  /// Begins a micro-batch with its buffers, which no copy uses any more. Drops what an exception has left.
+  /// Begins a micro-batch with its buffers, which must not be in use by a copy. Discards the state that an exception
+  /// may have left.
   void begin(const std::array<Tensor<T>, sharding::input_buffers>& buffers) {
     arena_.release(Arena::End::low, {});
     for (std::size_t i = 0; i < buffers.size(); ++i) buffers_[i] = {.x = buffers[i]};  // [T, H]
   }
   /// Whether a unit's input is in a buffer during its forward.
   bool uses_buffer(int unit) const { return buffers_of_units_[index(unit)] >= 0; }
-  /// Returns the buffer for a unit's input, for work that is enqueued after this to write. Makes the stream wait until
-  /// what the buffer held before has been sent.
+  /// Returns the buffer for a unit's input; work that is enqueued afterwards may write it. Makes the stream wait until
+  /// the copy of the buffer's previous contents has finished.
   Tensor<T> buffer_for(int unit) {
     Buffer& buffer = buffers_[index(buffers_of_units_[index(unit)])];
     if (buffer.is_read) stream_.wait(buffer.sent);
@@ -60,7 +62,7 @@ class OffloadedInputs {
     return buffer.x;
   }
 
-  /// Starts the copy of a task, after the work that is on the stream now.
+  /// Starts the copy of a task, ordered after the work that is on the stream now.
   void execute(const sharding::Task& task) {
     Input& input = inputs_[index(task.index)];
     if (task.action == sharding::Action::send_input)
@@ -68,7 +70,7 @@ class OffloadedInputs {
     else
       fetch(input, task.slot);
   }
-  /// Returns the input of a unit that was fetched. Makes the stream wait for it.
+  /// Returns the fetched input of a unit. Makes the stream wait for the fetch.
   Tensor<T> fetched(int unit) {
     const Input& input = inputs_[index(unit)];
     stream_.wait(input.fetched);
@@ -80,12 +82,12 @@ class OffloadedInputs {
     Tensor<T> x;  // [T, H], in host memory
     typename Arena::Mark mark;
     bool is_offloaded = false;
-    int buffer = 0;  ///< into which it was fetched
+    int buffer = 0;  ///< index of the buffer that it was fetched to
     typename Device::Event fetched;
   };
   struct Buffer {
     Tensor<T> x;
-    bool is_read = false;  ///< by a copy that nothing has waited for
+    bool is_read = false;  ///< whether a copy that nothing has waited for reads the buffer
     typename Device::Event sent = {};
   };
 
@@ -113,7 +115,7 @@ class OffloadedInputs {
   Stream& stream_;
   typename Device::Queue queue_{"offloaded inputs"};
   std::vector<int> buffers_of_units_;  ///< see sharding::buffers_of_inputs
-  std::vector<Input> inputs_;          ///< by unit
+  std::vector<Input> inputs_;          ///< [units]
   std::array<Buffer, sharding::input_buffers> buffers_;
 };
 

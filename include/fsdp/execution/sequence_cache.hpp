@@ -27,12 +27,12 @@ class SequenceCache {
   /// Whether the model's blocks have caches from which they can continue sequences.
   static constexpr bool possible = nn::all_kinds_cache<Block, L>;
 
-  /// Allocates the tensors; none for no rows. Throws LogicError for blocks that cannot continue sequences.
+  /// Allocates the tensors, if `rows` > 0. Throws LogicError for blocks that cannot continue sequences.
   SequenceCache(device::Ledger& ledger, const std::vector<Block>& blocks, std::int64_t rows) {
     if (rows > 0) allocate(ledger, blocks, rows);
   }
 
-  /// Returns whether there is no cache.
+  /// Whether there is no cache.
   bool empty() const { return tensors_.empty(); }
   /// Returns a block's cache.
   Tensor<Compute> of(std::size_t block) const { return tensors_[block]; }
@@ -60,7 +60,7 @@ class SequenceCache {
   std::vector<Tensor<Compute>> tensors_;
 };
 
-/// While it lives, sets `context` to a pass over one token of each sequence, at `positions` [sequences].
+/// A scope in which `context` describes a pass over one token of each sequence, at `positions` [sequences].
 template <class Local>
 class OneTokenEach {
  public:

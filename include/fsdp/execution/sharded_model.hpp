@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A model whose units are sharded: its ShardedModule, the model itself, and what its blocks compute with.
+/// A model whose units are sharded: its ShardedModule, the model itself, and the memory of offloaded block inputs.
 ///
 /// A model is an entry module that reads batches, a list of blocks, and a loss module (tessera/fsdp/models/model.hpp).
 #pragma once
@@ -29,8 +29,8 @@ class ShardedModel : public ShardedModule<typename ModelT::Stack::WithoutTiling>
   using typename Base::Device;
   using typename Base::Offload;
 
-  /// `world`: the communicator, which must outlive it, or a mesh, which must have as many axes as the strategy works
-  /// on. Weights are zero until they are initialised or loaded. Collective.
+  /// `world`: the communicator, which must outlive it, or a mesh, which must have as many axes as the strategy uses.
+  /// Weights are zero until they are initialised or loaded. Collective.
   template <class World>
   ShardedModel(World&& world, Model model, typename Stack::Sharding sharding, const RunShape& shape,
                Purpose purpose = Purpose::train)

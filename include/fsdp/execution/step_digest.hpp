@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Names and lists the digests of a training step. They are made in step_digests.hpp.
+/// Names and lists of the digests of a training step. step_digests.hpp computes the digests.
 #pragma once
 
 #include <cstddef>
@@ -17,20 +17,20 @@ namespace fsdp {
 struct StepDigest {
   /// The digested tensor.
   enum class Kind : std::uint8_t {
-    forward,   ///< of the residual stream [T, H] that a unit passed on
-    backward,  ///< of its gradient [T, H] that a unit passed back
-    gradient,  ///< of the gradient of a unit's parameters, summed over the step, before clipping
-    weights,   ///< of their main weights after the step
+    forward,   ///< the residual stream [T, H] that a unit's forward wrote
+    backward,  ///< the gradient of the residual stream [T, H] that a unit's backward wrote
+    gradient,  ///< the gradient of a unit's parameters, summed over the step, before clipping
+    weights,   ///< the main weights of a unit's parameters after the step
   };
   Kind kind = Kind::forward;
-  int piece = -1;    ///< of the step; -1 for gradients and weights
-  std::string name;  ///< of the unit
+  int piece = -1;    ///< index of the piece of the step; -1 for gradients and weights
+  std::string name;  ///< name of the unit
   std::uint64_t bits = 0;
 
   friend bool operator==(const StepDigest&, const StepDigest&) = default;
 };
 
-/// Whether a digest is of a computation's output in one piece of a step.
+/// Whether a digest covers a computation's output in one piece of a step.
 constexpr bool is_stream(StepDigest::Kind kind) {
   return kind == StepDigest::Kind::forward || kind == StepDigest::Kind::backward;
 }
@@ -46,13 +46,13 @@ constexpr std::string_view name_of(StepDigest::Kind kind) {
   return "?";
 }
 
-/// The same digests of all ranks, [ranks, digests].
+/// Digests of all ranks, [ranks, digests].
 class DigestTable {
  public:
-  /// Takes those of all ranks, one rank after the other.
+  /// `all` contains the digests of all ranks, one rank after the other.
   DigestTable(std::vector<std::uint64_t> all, int ranks);
 
-  /// Those of one rank.
+  /// Returns the digests of one rank.
   std::span<const std::uint64_t> of(int rank) const;
 
  private:
@@ -60,21 +60,22 @@ class DigestTable {
   std::size_t digests_;
 };
 
-/// What StepDigests knows of the step that it digested.
+/// The shape of a step that StepDigests digested.
 struct DigestedStep {
-  std::vector<std::string> units;  ///< names
+  std::vector<std::string> units;  ///< names of the units
   int first_backward = 0;
-  int groups = 1;                  ///< of ranks that share sequences
-  int group_size = 1;              ///< ranks of each
-  int micro_batches = 1;           ///< of each group
-  int pieces = 0;                  ///< that a step is cut into; 0: one for each micro-batch of each group
-  std::vector<bool> changes = {};  ///< whether a unit's weights are trained
+  int groups = 1;                  ///< number of groups of ranks that share sequences
+  int group_size = 1;              ///< number of ranks of each group
+  int micro_batches = 1;           ///< number of micro-batches of each group
+  int pieces = 0;                  ///< number of pieces of a step; 0 for one piece per micro-batch of each group
+  std::vector<bool> changes = {};  ///< whether each unit's weights are trained
 };
 
-/// Returns the digests of a step in the order of computation: piece after piece, then the parameters.
+/// Returns the digests of a step in the order of computation: piece by piece, then the parameters.
 std::vector<StepDigest> listed(const DigestedStep& step, const DigestTable& all);
 
-/// Adds to the first units that use parameters, by name, a use; units come in order.
+/// Records that `unit` uses `parameter`. `first_units` maps a parameter's name to the first unit that uses it. Call it
+/// in the order of the units.
 void add_use(std::map<std::string, int>& first_units, const std::string& parameter, int unit);
 
 }  // namespace fsdp

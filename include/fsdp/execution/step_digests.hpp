@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Digests of a training step: of the residual stream and of its gradient, for each piece and unit, and of the reduced
-/// gradients and stepped weights of each unit's parameters. Runs with the same bits have the same digests, independent
-/// of ranks, strategies and groups. Where several ranks share each sequence, a piece's digest is the sum of theirs.
+/// Digests of a training step: of the residual stream and its gradient, for each piece and unit, and of the reduced
+/// gradients and updated weights of each unit's parameters. Bit-identical runs have the same digests, independent of
+/// ranks, strategies and groups. If several ranks share each sequence, a piece's digest is the sum of their digests.
 #pragma once
 
 #include <cstddef>
@@ -38,9 +38,10 @@ class DigestSums {
         block_(module.ledger(), device::MemoryKind::scratch, host_.values().bytes()),
         sums_(reinterpret_cast<std::int64_t*>(block_.data()), {count}) {}
 
-  /// Enqueues zeros.
+  /// Enqueues zeroing of all sums.
   void begin() { device::clear(module_.stream(), sums_); }
-  /// Enqueues the digest of `values`, which begin at element `begin` of a tensor of this key, as part of a sum.
+  /// Enqueues the addition of the digest of `values` to sum `at`. `key` identifies the tensor that `values` is a part
+  /// of, from element `begin` on.
   template <class T>
   void add(std::int64_t at, Tensor<const T> values, std::uint64_t key = 1, std::int64_t begin = 0) {
     device::enqueue(module_.stream(), device::AddDigest<T>{.x = Tensor<const T>(values.data(), {values.numel()}),
@@ -67,8 +68,8 @@ class DigestSums {
   Tensor<std::int64_t> sums_;  // [count]
 };
 
-/// Digests one micro-batch, so that two computations of it can be compared: streams, and the gradient that each group
-/// has before it is reduced. All work is enqueued on the compute stream.
+/// Digests one micro-batch, so that two computations of it can be compared: streams, and each group's gradient before
+/// its reduction. All work is enqueued on the compute stream.
 template <class Model>
 class PieceDigests {
  public:
@@ -85,7 +86,7 @@ class PieceDigests {
   void add_stream(const sharding::Task& task, Tensor<const Compute> values) {
     sums_.template add<Compute>(2 * task.index + (task.action == sharding::Action::forward ? 0 : 1), values);
   }
-  /// Adds a group's gradient before it is reduced. An unwritten gradient is zero, and is left out.
+  /// Adds a group's gradient before it is reduced. An unwritten gradient is zero and is skipped.
   void add_gradient(int group) {
     const auto& own = module_.groups()[static_cast<std::size_t>(group)];
     for (std::size_t i = 0; i < own.parameters().size(); ++i) {
@@ -95,13 +96,13 @@ class PieceDigests {
                                   device::digest_key(own.parameters()[i].name));
     }
   }
-  /// All ranks' digests, and their number per rank: of each unit's output in forward and in backward; then of each
-  /// group.
+  /// Return all ranks' digests, and their number per rank. The order is: each unit's output in forward and in backward,
+  /// then each group's gradient.
   /// @{
   DigestTable gather() { return sums_.gather(); }
   std::int64_t count() const { return 2 * units_ + std::ssize(module_.names().groups); }
   /// @}
-  /// Returns a digest's kind and unit or group in words: "forward of block 2".
+  /// Returns a description of a digest for messages, such as "forward of block 2".
   std::string in_words(std::int64_t at) const {
     const auto index = static_cast<std::size_t>(at / 2);
     if (at >= 2 * units_) return "the gradient of " + module_.names().groups[static_cast<std::size_t>(at - 2 * units_)];
@@ -114,8 +115,8 @@ class PieceDigests {
   DigestSums<Module> sums_;
 };
 
-/// Returns by the name of each parameter the first unit that uses it. Groups depend on flags and thresholds, units on
-/// the model alone.
+/// Returns a map from each parameter's name to the first unit that uses it. Units are used, since they depend only on
+/// the model, while groups also depend on flags and thresholds.
 template <class Module>
 std::map<std::string, int> first_units(const Module& module) {
   std::map<std::string, int> units;
@@ -144,10 +145,10 @@ class StepDigests {
   /// Adds a computation's output.
   void add_stream(const sharding::Task& task, Tensor<const Compute> values) {
     const bool backward = task.action != sharding::Action::forward;
-    const std::uint64_t key = 1 + static_cast<std::uint64_t>(module_.sequence_group().member);  // whose rows they are
+    const std::uint64_t key = 1 + static_cast<std::uint64_t>(module_.sequence_group().member);  // owner of the rows
     sums_.template add<Compute>((task.micro_batch * units_ + task.index) * 2 + (backward ? 1 : 0), values, key);
   }
-  /// Add the gradients of the step, and the weights after it.
+  /// Add the gradients of the step, and the weights after the step.
   /// @{
   void add_gradients() {
     for (const auto& piece : module_.shards())
@@ -159,8 +160,8 @@ class StepDigests {
   }
   /// @}
 
-  /// Returns all digests of the step in the order of computation: piece after piece, then the parameters. Waits for
-  /// the device. Collective; the same on all ranks.
+  /// Returns all digests of the step in the order of computation: piece by piece, then the parameters. Waits for the
+  /// device. Collective; the same on all ranks.
   std::vector<StepDigest> collect() {
     DigestedStep step{.units = module_.names().units,
                       .first_backward = module_.first_backward(),

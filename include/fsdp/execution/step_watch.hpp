@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Watches an Executor's training passes: digests steps and verified micro-batches, and calls a probe and the observer
+/// Observes an Executor's training passes: digests steps and verified micro-batches, and calls a probe and the observer
 /// of the executor's owner.
 #pragma once
 
@@ -18,23 +18,23 @@
 
 namespace fsdp {
 
-/// Throws InputError if a run verifies steps under a strategy whose type has no pieces.
+/// Throws InputError if a run verifies steps and its strategy does not cut steps into pieces.
 inline void check_verifies(const RunShape& shape, bool has_pieces) {
   require<InputError>(has_pieces || !shape.verifies, "verification: each rank computes a piece of another one again, ",
                       "and this strategy does not cut steps into pieces; take Reproducible");
 }
 
-/// Belongs to one Executor, which reports each pass that begins and each computation's output.
+/// Belongs to one Executor, which reports the start of each pass and the output of each computation.
 template <class Model>
 class StepWatch {
  public:
   using Module = ShardedModel<Model>;
   using Compute = typename Module::Compute;
-  /// Whether steps can be verified: ranks have pieces of a step, and others can compute these again.
+  /// Whether steps can be verified: each rank computes pieces of a step, and another rank can recompute them.
   static constexpr bool may_verify = may_have_pieces<typename Model::Stack::Sharding>;
 
-  /// `module` must outlive it. Throws InputError if the module is planned to verify, under a strategy that has no
-  /// pieces.
+  /// `module` must outlive it. Throws InputError if the module is planned to verify and its strategy does not cut steps
+  /// into pieces.
   StepWatch(Module& module, const Observer& next) : next_(next) {
     if (module.shape().digests) steps_.emplace(module);
     if constexpr (may_verify) {
@@ -46,7 +46,7 @@ class StepWatch {
   StepWatch(const StepWatch&) = delete;
   StepWatch& operator=(const StepWatch&) = delete;
 
-  /// Begin the pass of a step (`verified`: its first micro-batch is digested), or that of a repetition.
+  /// Begin the pass of a step (`verified`: whether its first micro-batch is digested), or the pass of a repetition.
   /// @{
   void begin_step(bool verified) {
     bool may = false;
@@ -69,29 +69,29 @@ class StepWatch {
     }
   }
   /// @}
-  /// Takes the output of a computation of such a pass.
+  /// Receives the output of a computation of the current pass.
   void see(const sharding::Task& task, Tensor<const Compute> values) {
     if (is_step_ && steps_) steps_->add_stream(task, values);
     if (is_step_ && probe_.see != nullptr) probe_.see(probe_.state, task, values);
     if constexpr (may_verify)
       if (watches(task)) watched_->add_stream(task, values);
   }
-  /// For the pass.
+  /// Returns the observer to pass to the Pass.
   Observer observer() {
     if constexpr (may_verify)
       if (first_) return {.before = before, .after = after, .state = this};
     return next_;
   }
 
-  /// The digests of the step, if the module is planned for them (RunShape::digests); else null.
+  /// Returns the digests of the step if the module is planned for them (RunShape::digests), else nullptr.
   StepDigests<Model>* steps() { return steps_ ? &*steps_ : nullptr; }
-  /// Digests of the first micro-batch of a verified step, and of the one that was repeated last.
+  /// Return the digests of the first micro-batch of a verified step, and of the micro-batch that was repeated last.
   /// @{
   PieceDigests<Model>& first() { return *first_; }
   PieceDigests<Model>& repeated() { return *repeated_; }
   /// @}
-  /// Calls a probe with the streams of all later steps. It takes no planned memory; replays of a captured pass do not
-  /// call it.
+  /// Calls a probe with the streams of all later steps. The probe needs no planned memory. Replays of a captured pass
+  /// do not call it.
   void show_streams(const StreamProbe<Compute>& probe) { probe_ = probe; }
 
  private:
@@ -111,8 +111,8 @@ class StepWatch {
   StreamProbe<Compute> probe_;
   std::optional<StepDigests<Model>> steps_;
   OnlyIf<may_verify, std::optional<PieceDigests<Model>>> first_, repeated_;
-  PieceDigests<Model>* watched_ = nullptr;  ///< digests the pass's first micro-batch; null: none do
-  bool is_step_ = false;                    ///< the pass is a step's, not a repetition
+  PieceDigests<Model>* watched_ = nullptr;  ///< digests of the pass's first micro-batch; null if it is not digested
+  bool is_step_ = false;                    ///< whether the pass belongs to a step and is not a repetition
 };
 
 }  // namespace fsdp

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A whole training step: enqueued operation by operation or, for steps that are alike, launched as one graph.
+/// A whole training step: enqueued operation by operation or, for uniform steps, launched as one graph.
 #pragma once
 
 #include <cstdint>
@@ -30,14 +30,14 @@ template <device::Captures Device, class Pattern>
 struct Captured<Device, Pattern> {
   typename Device::Graph graph;
   std::vector<Pattern> patterns;                                  ///< [micro_batches]
-  std::vector<std::pair<comm::Monitor*, comm::Traffic>> traffic;  ///< of one launch, by communicator
+  std::vector<std::pair<comm::Monitor*, comm::Traffic>> traffic;  ///< traffic of one launch, by communicator
 };
 
 }  // namespace detail
 
-/// A training step: forward, backward and the optimizer. With `graphs`, the second of two consecutive alike steps is
-/// captured, and it and later ones replay the graph: a step is then a few copies and one launch. Results are the same
-/// to the bit.
+/// A training step: forward, backward and the optimizer. With `graphs`, the second of two consecutive uniform steps
+/// (`alike`, see `queue`) is captured, and it and later uniform steps replay the graph: a step is then a few copies and
+/// one launch. Results are bit-identical.
 template <class Model, class OptimizerT = RunTimeOptimizer>
 class TrainingStep {
  public:
@@ -60,11 +60,12 @@ class TrainingStep {
                           " ranks, in which their hosts take part; leave them out, or take Nccl");
   }
 
-  /// Enqueues a step. The batches' memory must stay valid until the device has read it. `alike`: this step's
-  /// micro-batches have no documents, and the same sizes and ignored targets as those of all other alike steps. It must
-  /// be the same on all ranks, which capture and launch together. A graph replays the captured step's dropout: steps of
-  /// a model with dropout are not alike. `before_update`: called between the pass and the optimizer; such a step is not
-  /// captured, and its first micro-batch is digested if the module is planned to verify.
+  /// Enqueues a step. The batches' memory must stay valid until the device has read it. `alike`: whether this step is
+  /// uniform: its micro-batches have no documents, and have the same sizes and ignored targets as the micro-batches of
+  /// all other uniform steps. It must be the same on all ranks, which capture and launch together. Since a graph
+  /// replays the captured step's dropout, pass false for a model with dropout. `before_update`: called between the pass
+  /// and the optimizer; such a step is not captured, and its first micro-batch is digested if the module is planned to
+  /// verify.
   void queue(std::span<const Batch> micro_batches, float scale, const device::StepInputs& inputs, bool alike,
              const std::function<void()>& before_update = {}) {
     const auto uploaded = executor_.upload(micro_batches);
@@ -83,7 +84,7 @@ class TrainingStep {
     optimizer_.control().end();
   }
 
-  /// Number of steps that were captured, and of steps that were launched as a graph.
+  /// Return the number of steps that were captured, and the number of steps that were launched as a graph.
   /// @{
   std::int64_t captured() const { return captured_; }
   std::int64_t launched() const { return launched_; }
@@ -102,7 +103,8 @@ class TrainingStep {
     if (digests != nullptr) digests->add_weights();
   }
 
-  /// Runs the first alike step without capture: libraries then load and choose kernels, which cannot be captured.
+  /// Runs the first uniform step without capture: libraries load and select kernels during that step, which cannot be
+  /// captured.
   void launch(const UploadedBatches& micro_batches, float scale) {
     if (kept_scale_ != scale) {
       if (last_ != scale) return enqueue(micro_batches, scale);
@@ -114,7 +116,8 @@ class TrainingStep {
     ++launched_;
   }
 
-  /// Counts the collectives of the first launch; `launch` counts those of later ones, which no host code calls.
+  /// Counts the collectives of the first launch. `launch` adds them again for later launches, in which no host code
+  /// calls collectives.
   void capture(const UploadedBatches& micro_batches, float scale) {
     kept_.traffic.clear();
     for (auto* const axis : module_.communicators())
@@ -137,7 +140,7 @@ class TrainingStep {
   Executor<Model>& executor_;
   Optimizer& optimizer_;
   bool graphs_;
-  std::optional<float> last_;        ///< scale of the last step, if it was alike
+  std::optional<float> last_;        ///< scale of the last step, if it was uniform
   std::optional<float> kept_scale_;  ///< scale of the captured step
   detail::Captured<Device, Pattern> kept_;
   std::int64_t captured_ = 0, launched_ = 0;

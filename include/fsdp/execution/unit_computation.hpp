@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The computations of a model's units on one rank: what an Executor calls between the tasks of a pass. It knows device
-/// and precision, but no communicator and no strategy.
+/// The computations of a model's units on one rank, which an Executor calls between the tasks of a pass. They depend on
+/// device and precision, and are independent of communicator and strategy.
 ///
-/// Activations: what backward needs grows from the arena's low end, last in first out; the residual gradient [T, H] is
-/// at the high end.
+/// Activations that backward needs are allocated from the arena's low end, last in first out; the residual gradient [T,
+/// H] is at the high end.
 #pragma once
 
 #include <cstddef>
@@ -37,22 +37,23 @@ struct UnitTypes {
   using Batch = BatchT;
 };
 
-/// Whether what a block saves begins with its input `x`, which may then be elsewhere between forward and backward.
+/// Whether a block's Saved contains its input `x`, which can then be moved elsewhere between forward and backward.
 template <class Block, class Compute>
 inline constexpr bool saves_its_input = requires(typename Block::Saved& saved, Tensor<const Compute> x) {
   saved.x = x;
 };
 
-/// What a pass computes.
+/// The inputs and options of a pass.
 template <class Compute>
 struct PassInput {
-  bool trains = true;             ///< backward follows forward
-  int first_backward = 0;         ///< the lowest unit that has a backward; units before it save nothing
-  std::size_t micro_batches = 0;  ///< of this rank
-  std::int64_t sequences = 0;     ///< most of any of them
-  float scale = 1;                ///< of the loss, whose gradients are computed
+  bool trains = true;             ///< whether backward follows forward
+  int first_backward = 0;         ///< index of the first unit that has a backward; units before it save nothing
+  std::size_t micro_batches = 0;  ///< number of micro-batches of this rank
+  std::int64_t sequences = 0;     ///< largest number of sequences of any micro-batch
+  float scale = 1;                ///< factor of the loss whose gradients are computed
   Tensor<double> losses;          // [micro-batches]
-  bool makes_logits = false;  ///< instead of a loss, into `logits` in host memory, of `rows` of the stream (empty: all)
+  bool makes_logits = false;      ///< whether the head writes logits of `rows` (empty: all rows) to `logits`, in host
+                                  ///< memory, instead of a loss
   Tensor<Compute> logits = {};
   std::span<const std::int64_t> rows = {};
 };
@@ -73,14 +74,14 @@ class UnitComputation {
   using Cache = SequenceCache<Block, L>;
   using Unit = UnitTensors<Compute, typename L::Accumulate>;
   using MicroBatch = typename Uploaded<Batch, L>::MicroBatch;
-  /// Whether the head makes logits, and whether blocks also have caches from which sequences can be continued.
+  /// Whether the head computes logits, and whether blocks also have caches from which sequences can be continued.
   /// @{
   static constexpr bool generates = nn::GeneratingHead<Head, L>;
   static constexpr bool continues = generates && Cache::possible;
   /// @}
 
-  /// `hidden`: columns of the residual stream. `offloaded`: where inputs of blocks are between forward and backward;
-  /// nullptr: they stay in the arena.
+  /// `hidden`: number of columns of the residual stream. `offloaded`: storage of block inputs between forward and
+  /// backward; nullptr if they stay in the arena.
   UnitComputation(const Context& context, Entry entry, std::vector<Block> blocks, Head head, std::int64_t hidden,
                   Cache cache, OffloadedInputs<Device, Compute>* offloaded)
       : context_(context),
@@ -93,7 +94,7 @@ class UnitComputation {
         saved_(blocks_.size()),
         marks_(blocks_.size()) {}
 
-  /// What modules compute with.
+  /// Returns the context of the modules.
   /// @{
   Context& context() { return context_; }
   const Context& context() const { return context_; }
@@ -106,8 +107,8 @@ class UnitComputation {
   /// Calls a probe with each stream that a training pass computes.
   void show_streams(const StreamProbe<Compute>& probe) { probe_ = probe; }
 
-  /// Begins a pass. The entry's `share` sees a context with the most sequences of any micro-batch, no documents and no
-  /// noise, since these differ between micro-batches.
+  /// Begins a pass. The entry's `share` receives a context with the largest number of sequences of any micro-batch,
+  /// without documents and noise, since these differ between micro-batches.
   void begin_pass(const PassInput<Compute>& input) {
     pass_ = input;
     context_.training = input.trains;
@@ -116,7 +117,7 @@ class UnitComputation {
     context_.sequences = input.sequences;
     if (input.micro_batches > 0) shared_ = entry_.share(context_);
   }
-  /// Begins a micro-batch, which must outlive its computations.
+  /// Begins a micro-batch. `batch` must outlive its computations.
   void begin_micro_batch(const MicroBatch& batch) {
     batch_ = &batch;
     context_.sequences = batch.host.sequences;
@@ -124,7 +125,7 @@ class UnitComputation {
     if constexpr (nn::detail::has_noise<Batch>())
       if (context_.training) context_.noise = batch.host.noise;
   }
-  /// Computes a unit's forward, backward, or, of the last one, both.
+  /// Computes a unit's forward or backward, or both for the last unit.
   void compute(const Unit& unit) {
     if (unit.task.action == sharding::Action::loss) return loss(unit);
     const bool is_forward = unit.task.action == sharding::Action::forward;
@@ -139,18 +140,20 @@ class UnitComputation {
                  : backward_of_block(unit, blocks_[index], saved_[index]);
   }
 
-  // The parts of a block's computation, for code that computes a block in stages.
+  // The steps of a block's computation, for code that computes a block in stages.
 
-  /// The residual stream [T, H] that a block reads, the one that it writes, the gradient, and what all blocks share.
+  /// Return the residual stream [T, H] that a block reads, the stream that it writes, the gradient, and the values that
+  /// all blocks share.
   /// @{
   Tensor<const Compute> x() const { return x_; }
   Tensor<Compute> y() const { return y_; }
   Tensor<Compute> dx() const { return dx_; }
   const typename Entry::Shared& shared() const { return shared_; }
   /// @}
-  /// Whether a unit's forward keeps what its backward needs. Units without a backward alternate between two buffers.
+  /// Whether a unit's forward saves activations for backward. Units without a backward alternate between two buffers.
   bool saves(int unit) const { return pass_.trains && unit >= pass_.first_backward; }
-  /// Before and after a block's forward: where its output goes, and what it saved for nothing.
+  /// Call these before and after a block's forward. They allocate its output, and release saved activations that no
+  /// backward needs.
   /// @{
   void begin_forward(int unit) {
     marks_[static_cast<std::size_t>(unit - 1)] = context_.arena.mark(End::low);
@@ -164,7 +167,7 @@ class UnitComputation {
     if (!saves_here(task.index)) context_.arena.release(End::low, temporary_);
   }
   /// @}
-  /// After a block's backward.
+  /// Call this after a block's backward.
   void end_backward(const sharding::Task& task) {
     context_.arena.release(End::low, marks_[static_cast<std::size_t>(task.index - 1)]);
     end_unit_backward(task);
@@ -178,10 +181,11 @@ class UnitComputation {
   }
   /// Whether block inputs are offloaded in this pass.
   bool offloads_inputs() const { return pass_.trains && offloaded_ != nullptr; }
-  /// Whether a unit keeps its output, and what backward needs, in the arena. Where inputs are offloaded, blocks save
-  /// nothing else.
+  /// Whether a unit's output and saved activations stay in the arena. With offloaded inputs, blocks save nothing but
+  /// their input.
   bool saves_here(int unit) const { return saves(unit) && !offloads_inputs(); }
-  /// Where a unit's input is written if inputs are offloaded: a buffer, or memory of its own until its backward.
+  /// Returns the memory of a unit's input if inputs are offloaded: a buffer, or separate memory that lives until the
+  /// unit's backward.
   Tensor<Compute> input_of(int unit) {
     if (offloaded_->uses_buffer(unit)) return offloaded_->buffer_for(unit);
     return context_.template save<Compute>(stream_shape());
@@ -234,7 +238,7 @@ class UnitComputation {
     return pass_.losses.slice(task.micro_batch, task.micro_batch + 1);  // [1]
   }
 
-  /// Computes logits into host memory.
+  /// Computes logits and writes them to host memory.
   void write_logits(const Unit& unit) {
     const Tensor<const Compute> x = pass_.rows.empty() ? x_ : gathered_rows();
     if constexpr (Device::host_memory) {
@@ -245,7 +249,7 @@ class UnitComputation {
       device::move<Device>(context_.stream, logits.data(), pass_.logits.data(), logits.numel());
     }
   }
-  /// The rows of the stream whose logits are requested, packed.
+  /// Returns the rows of the stream whose logits are requested, packed.
   Tensor<Compute> gathered_rows() {
     const auto rows = context_.template save<Compute>({std::ssize(pass_.rows), x_.columns()});  // [rows, H]
     if constexpr (!Device::counts_only)
@@ -299,11 +303,11 @@ class UnitComputation {
   StreamProbe<Compute> probe_;
   PassInput<Compute> pass_;
   const MicroBatch* batch_ = nullptr;
-  typename Entry::Shared shared_;             ///< of the pass
+  typename Entry::Shared shared_;             ///< values that the entry shares with all blocks in this pass
   std::vector<typename Block::Saved> saved_;  // [blocks]
   std::vector<typename Arena::Mark> marks_;   // [blocks]
   typename Arena::Mark entry_mark_;
-  typename Arena::Mark temporary_;  ///< below what the current block's forward saves
+  typename Arena::Mark temporary_;  ///< arena mark below the activations that the current block's forward saves
   typename Arena::Mark gradient_mark_;
   Tensor<Compute> x_, y_, dx_;
 };

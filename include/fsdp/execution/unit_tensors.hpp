@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The tensors of a unit that computes, for code that knows device and precision but no stack: a Use as a value.
+/// The tensors of a unit's computation: a Use as a value, for code that depends on device and precision but not on the
+/// stack.
 #pragma once
 
 #include <array>
@@ -12,7 +13,7 @@
 
 namespace fsdp {
 
-/// A computation, and its unit's weights and gradients. Valid as long as the Use that it was made from.
+/// A computation, and its unit's weights and gradients. Valid as long as the Use that it was created from.
 template <class Compute, class Accumulate>
 struct UnitTensors {
   sharding::Task task;
@@ -33,8 +34,8 @@ struct UnitTensors {
                 }};
   }
 
-  /// The weights or gradients of the module that the unit is made from; see Use. The first request for weights waits
-  /// for their gather.
+  /// Return the weights or gradients of the unit's module; see Use. The first request for weights waits for their
+  /// all-gather.
   /// @{
   template <class Module>
   typename Module::Weights weights(const Module&) const {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Micro-batches in memory that the device reads; an object owns that memory.
+/// Micro-batches in memory that the device can read, and the object that owns that memory.
 #pragma once
 
 #include <algorithm>
@@ -15,14 +15,14 @@
 
 namespace fsdp {
 
-/// Micro-batches in the activation arena. Micro-batches of equal sizes have equal addresses, so that captured steps
-/// find them. The destructor releases the memory; construct the next one after that.
+/// Micro-batches in the activation arena. Micro-batches of equal sizes have equal addresses, so that captured steps can
+/// be replayed. The destructor releases the memory; construct the next object only after that.
 template <class BatchT, class L>
 class Uploaded {
  public:
   using End = typename L::Arena::End;
   struct MicroBatch {
-    BatchT host;  ///< its memory must stay valid until the device has read it
+    BatchT host;  ///< the host batch; its memory must stay valid until the device has read it
     nn::UploadedBatch<BatchT, L> device;
   };
 
@@ -39,7 +39,7 @@ class Uploaded {
   }
 
   std::size_t size() const { return batches_.size(); }
-  /// Returns the most sequences of any micro-batch.
+  /// Returns the largest number of sequences of any micro-batch.
   std::int64_t most_sequences() const {
     std::int64_t most = 0;
     for (const MicroBatch& batch : batches_) most = std::max<std::int64_t>(most, batch.host.sequences);

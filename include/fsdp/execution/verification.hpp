@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Finds ranks that compute or remember wrongly: each rank computes one piece of its neighbour again, and all compare.
+/// Finds ranks with silent data corruption in computation or memory: each rank recomputes one piece of its neighbour,
+/// and all ranks compare the digests.
 ///
 /// Finds differences in the verified pieces, down to each group's gradient before its reduction, and changes of weights
 /// and optimizer states between the step that wrote them and the verification. Does not find transient errors in other
-/// steps, nor those of the optimizer's arithmetic. Sources: redundant execution as in Dixit et al. 2021, "Silent data
+/// steps or in the optimizer's arithmetic. Source: redundant execution as in Dixit et al. 2021, "Silent data
 /// corruptions at scale".
 #pragma once
 
@@ -27,22 +28,22 @@ namespace fsdp {
 
 namespace detail {
 
-/// What one rank computed of a piece: at first, or again.
+/// The digests of one rank's computation of a piece, either the original one or a repetition.
 struct Computed {
   int rank = 0;
   std::span<const std::uint64_t> digests;
 };
 
 /// Returns the number of the first digest in the order of computation that differs: forward of all units, backward in
-/// reverse, then the groups' gradients; nothing if none does.
+/// reverse, then the groups' gradients. Returns nullopt if the digests are equal.
 std::optional<std::int64_t> first_difference(std::span<const std::uint64_t> a, std::span<const std::uint64_t> b,
                                              std::int64_t units);
 
-/// Returns the ranks to blame for a piece whose computations differ: those whose digests are in the minority; all that
-/// took part if no digests have a majority.
+/// Returns the ranks to blame for a piece whose computations differ: the ranks with minority digests, or all
+/// participating ranks if there is no majority.
 std::vector<int> to_blame(const std::vector<Computed>& computations);
 
-/// Returns "rank 3 on node7, or rank 4 on node8".
+/// Returns a description such as "rank 3 on node7, or rank 4 on node8".
 std::string ranks_in_words(const std::vector<int>& ranks, const std::vector<std::string>& hosts);
 
 /// Returns the hosts of all ranks. Collective.
@@ -57,10 +58,10 @@ class Verification {
   using Module = ShardedModel<Model>;
   using Stack = typename Module::Stack;
   using Batch = typename Model::Batch;
-  /// Returns a piece of the step, by its number; the batch must stay until the verification ends.
+  /// Returns a piece of the step by its number. The batch must stay valid until the verification ends.
   using BatchOf = std::function<Batch(int piece)>;
 
-  /// Both must outlive it. Throws InputError unless the strategy cuts a step into pieces.
+  /// Both arguments must outlive it. Throws InputError unless the strategy cuts a step into pieces.
   Verification(Module& module, Executor<Model>& executor) : module_(module), executor_(executor) {
     require<InputError>(module.step_pieces() > 0,
                         "verification: each rank computes a piece of another one again, and this ",
@@ -70,11 +71,12 @@ class Verification {
                         " ranks share each sequence; leave one of them out (--verify-every, --sequence)");
   }
 
-  /// Compares the first pieces of a step, between its pass and its optimizer's step. `scale`: that of the pass. Throws
-  /// CorruptionError on all ranks, which names the rank and what it computed wrongly. Collective.
+  /// Compares the first pieces of a step. Call it between the pass and the optimizer's update. `scale`: the scale of
+  /// the pass. Throws CorruptionError on all ranks, which reports the rank and the computation that was wrong.
+  /// Collective.
   void verify(std::int64_t step, float scale, const BatchOf& batch_of) {
     const int ranks = module_.communicator().size();
-    const auto checked_by = [&](int rank) { return (rank + 1) % ranks; };  // the piece of its neighbour
+    const auto checked_by = [&](int rank) { return (rank + 1) % ranks; };  // each rank checks its neighbour's piece
     const DigestTable first = executor_.watch().first().gather();
     const DigestTable again = repeat(scale, batch_of, checked_by);
     for (int rank = 0; rank < ranks; ++rank) {
@@ -88,7 +90,8 @@ class Verification {
  private:
   std::int64_t units() const { return std::ssize(module_.names().units); }
 
-  /// Has each rank compute the piece that `piece_of` returns; none if that is not below the number of pieces.
+  /// Recomputes on each rank the piece that `piece_of` returns. A rank computes nothing if that number is not below the
+  /// number of pieces.
   template <class PieceOf>
   DigestTable repeat(float scale, const BatchOf& batch_of, const PieceOf& piece_of) {
     const int piece = piece_of(module_.communicator().rank());
@@ -100,7 +103,8 @@ class Verification {
     return executor_.watch().repeated().gather();
   }
 
-  /// Finds out which of two ranks is wrong, by a third one; with only two ranks, both compute the piece once more.
+  /// Determines which of two ranks is wrong with the help of a third rank. With only two ranks, both compute the piece
+  /// once more.
   [[noreturn]] void blame(std::int64_t step, std::int64_t at, float scale, const BatchOf& batch_of,
                           std::vector<detail::Computed> computations, int piece) {
     const int ranks = module_.communicator().size();
@@ -123,23 +127,24 @@ class Verification {
   Executor<Model>& executor_;
 };
 
-/// Remembers digests of what rests between steps: main weights, model weights and optimizer states of this rank.
+/// Stores digests of the state that must not change between steps: main weights, model weights and optimizer states of
+/// this rank.
 template <class Model, class Optimizer>
 class RestingDigests {
  public:
   using Module = ShardedModel<Model>;
   using Compute = typename Module::Compute;
 
-  /// Both must outlive it.
+  /// Both arguments must outlive it.
   RestingDigests(Module& module, const Optimizer& optimizer)
       : module_(module), optimizer_(optimizer), sums_(module, std::ssize(module.groups()) * kinds) {}
 
-  /// Call it when a step has written them. Collective.
+  /// Stores the current digests. Call it when a step has written the state. Collective.
   void keep() { kept_ = digests(); }
-  /// Whether it was called.
+  /// Whether `keep` was called.
   bool kept() const { return kept_.has_value(); }
-  /// Compares them with the kept ones, if any: call it as late as possible before the next step writes them. `step`:
-  /// the one that wrote them. Throws CorruptionError on all ranks. Collective.
+  /// Compares the current digests with the stored ones, if there are any. Call it as late as possible before the next
+  /// step writes the state. `step`: the step that wrote the state. Throws CorruptionError on all ranks. Collective.
   void compare(std::int64_t step) {
     if (!kept_) return;
     const DigestTable now = digests();
@@ -155,7 +160,7 @@ class RestingDigests {
   }
 
  private:
-  static constexpr std::int64_t kinds = 3;  ///< main weights, model weights, all states
+  static constexpr std::int64_t kinds = 3;  ///< main weights, model weights, optimizer states
 
   DigestTable digests() {
     sums_.begin();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Models of whole sequences, and the choice between them and sequences that several ranks share.
+/// Models whose ranks compute whole sequences, and the choice between whole and shared sequences.
 #pragma once
 
 #include <algorithm>
@@ -14,14 +14,14 @@
 
 namespace fsdp {
 
-/// A model whose sequences are whole: each rank computes its own.
+/// A model with whole sequences: each rank computes its own sequences.
 template <class Model>
 struct WholeSequencesOf {
-  /// The stages of a block's computation: there are none.
+  /// A placeholder for the stages of a block's computation, which whole sequences do not have.
   template <class Module>
   struct Stages {
-    static constexpr bool possible = false;  ///< no stage is ever computed
-    /// Keeps nothing.
+    static constexpr bool possible = false;  ///< stages are never computed
+    /// Stores nothing.
     Stages(const Module&, const std::vector<typename Model::Block>&) {}
   };
 
@@ -31,7 +31,7 @@ struct WholeSequencesOf {
   static void check(const Model&, const RunShape& shape, std::int64_t /*ranks*/) {
     check_whole_sequences(shape.middle_parts);
   }
-  /// Returns the parts of attention.
+  /// Returns the number of parts of attention.
   template <class Tiling>
   static int middle_parts(const Model&, const Tiling&, const RunShape& shape, std::int64_t /*rows*/) {
     return std::max(shape.middle_parts, 1);

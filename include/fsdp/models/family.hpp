@@ -16,31 +16,31 @@ namespace fsdp {
 
 /// A family: `model_type` of config.json. Defaults are those of `transformers` for keys that a config.json omits.
 struct Family {
-  /// Which layers attend to a window of tokens alone.
+  /// Which layers use sliding-window attention.
   enum class Window : std::uint8_t {
-    none,     ///< none: `sliding_window` has no meaning
-    always,   ///< all, or by `layer_types`, as many as `sliding_window` tokens
-    by_flag,  ///< if `use_sliding_window` is true, those after the first `max_window_layers`
+    none,     ///< no layer: `sliding_window` is ignored
+    always,   ///< all layers, or those in `layer_types`, with a window of `sliding_window` tokens
+    by_flag,  ///< if `use_sliding_window` is true, all layers after the first `max_window_layers`
   };
 
   std::string_view name;          ///< `model_type`, and the value of --family
-  std::string_view architecture;  ///< the class of `transformers`, without ForCausalLM
-  bool biases = false;            ///< of q, k and v
-  bool head_norms = false;        ///< each head of q and k is normalised before its rotation
+  std::string_view architecture;  ///< the name of the class in `transformers`, without ForCausalLM
+  bool biases = false;            ///< whether q, k and v have biases
+  bool head_norms = false;        ///< whether each head of q and k is normalised before rotation
   Window window = Window::none;
   std::int64_t positions = 0;        ///< default of `max_position_embeddings`
-  std::int64_t kv_heads = 0;         ///< default of `num_key_value_heads`; 0: as many as heads
-  bool kv_heads_may_be_null = true;  ///< null: as many as heads
-  std::int64_t head_dim = 0;  ///< default of `head_dim`, which may not be null; 0: hidden_size / heads, also for null
-  bool has_attention_bias = false;  ///< `attention_bias` is a key of the family; only false can be computed
-  bool has_mlp_bias = false;        ///< the same of `mlp_bias`
+  std::int64_t kv_heads = 0;         ///< default of `num_key_value_heads`; 0 for the number of heads
+  bool kv_heads_may_be_null = true;  ///< whether null is valid; null stands for the number of heads
+  std::int64_t head_dim = 0;  ///< default of `head_dim`, null is invalid; 0: default and null are hidden_size / heads
+  bool has_attention_bias = false;  ///< whether the family has the key `attention_bias`; only false is supported
+  bool has_mlp_bias = false;        ///< the same for `mlp_bias`
 };
 
-/// Returns all families, the Llama first.
+/// Returns all families, with the Llama first.
 std::span<const Family* const> families();
-/// Returns their names.
+/// Returns the names of all families.
 std::vector<std::string> family_names();
-/// Returns the family of a name; nullptr if there is none.
+/// Returns the family with this name, or nullptr if there is none.
 const Family* find_family(std::string_view name);
 
 }  // namespace fsdp

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The optional members of a model that say which stored tensors it does not use.
+/// The optional members of a model that specify which stored tensors it does not use.
 ///
-/// `std::optional<std::string> ignored(name) const` returns why it ignores a tensor (an empty text needs no warning),
-/// and nothing if it does not. `std::optional<std::string> copied(name) const` returns the parameter that an ignored
-/// tensor must be a copy of, and nothing if it is none.
+/// `std::optional<std::string> ignored(name) const` returns the reason if the model ignores a tensor, else nullopt; an
+/// empty reason gives no warning. `std::optional<std::string> copied(name) const` returns the parameter that an ignored
+/// tensor must be a copy of, or nullopt if it is not a copy.
 #pragma once
 
 #include <concepts>

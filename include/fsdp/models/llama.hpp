@@ -34,7 +34,7 @@ class Llama {
   using Entry = nn::RotaryEmbedding<Local>;
   using Block = nn::Recomputed<nn::TransformerBlock<Local>, Local>;
   using Head = nn::LossHead<Local>;
-  /// The same model on another stack. The dry run uses it.
+  /// The same model on another stack, for dry runs.
   template <class Other>
   using On = Llama<Other>;
 
@@ -54,7 +54,7 @@ class Llama {
   std::int64_t hidden() const { return config_.hidden_size; }
   /// @}
 
-  /// The embedding, which also makes the rotary table for all blocks.
+  /// Returns the embedding, which also computes the rotary table for all blocks.
   Entry entry() const {
     return {{{}, config_.vocab_size, config_.hidden_size},
             config_.head_dim,
@@ -68,7 +68,7 @@ class Llama {
   Block block(int index) const {
     const std::string before = prefix(index);
     const auto eps = static_cast<float>(config_.rms_norm_eps);
-    const std::int64_t alive = units_.recompute ? 1 : config_.layers;  // blocks whose activations are kept together
+    const std::int64_t alive = units_.recompute ? 1 : config_.layers;  // blocks whose activations are alive together
     return {{{},
              {{},
               config_.hidden_size,
@@ -90,11 +90,11 @@ class Llama {
                config_.lora.paths<1>(before, {"mlp.down_proj"})}}},
             units_.recompute};
   }
-  /// The final norm, logits and loss.
+  /// Returns the head: final norm, logits and loss.
   Head head() const {
     return {{}, config_.vocab_size, config_.hidden_size, static_cast<float>(config_.rms_norm_eps), config_.tied};
   }
-  /// The prefix of the names of block `index`'s parameters.
+  /// Returns the prefix of the names of block `index`'s parameters.
   std::string prefix(int index) const { return "model.layers." + std::to_string(index) + "."; }
 
   /// Throws InputError if the model cannot use the batch.
@@ -107,10 +107,10 @@ class Llama {
   }
 
   /// Returns the model FLOPs of training on `tokens`, without recomputation. Each token and matmul weight counts 6, or
-  /// 4 for a frozen weight beside adapters, which has no gradient. Causal attention counts (2 forward + 4 backward) x
-  /// heads x head_dim x length^2 per document and layer: PaLM's convention, halved for the causal mask. What a sliding
-  /// window hides is subtracted as if all documents had the mean length, weighted by length. `squares`: the sum of
-  /// length^2 over documents.
+  /// 4 for a weight that adapters freeze, which has no gradient. Causal attention counts (2 forward + 4 backward) x
+  /// heads x head_dim x length^2 per document and layer: PaLM's convention, halved for the causal mask. The pairs that
+  /// a sliding window masks are subtracted as if all documents had the mean length, weighted by length. `squares`: the
+  /// sum of length^2 over documents.
   double flops(std::int64_t tokens, std::int64_t squares) const {
     const LlamaConfig& c = config_;
     const double matmul_weights =
@@ -131,13 +131,13 @@ class Llama {
     return weights * static_cast<double>(tokens) + attention;
   }
 
-  /// Says whether a stored tensor is one that this model does not use: nullopt if not; else the reason, or "" if no
-  /// warning is needed. `transformers` also recomputes inv_freq from config.json; older versions stored it rounded and
+  /// Returns nullopt if this model uses a stored tensor, else the reason why it does not, or "" if no warning is
+  /// needed. Like `transformers`, the model recomputes inv_freq from config.json; older versions stored it rounded and
   /// before scaling.
   std::optional<std::string> ignored(const std::string& name) const {
     return name.ends_with(".rotary_emb.inv_freq") || copied(name) ? std::optional<std::string>("") : std::nullopt;
   }
-  /// A tied head may be stored besides the embedding.
+  /// A tied head may be stored in addition to the embedding.
   std::optional<std::string> copied(const std::string& name) const {
     if (config_.tied && name == "lm_head.weight") return "model.embed_tokens.weight";
     return std::nullopt;

@@ -3,7 +3,7 @@
 /// The config of a Llama, or of a model that differs from it only in config values. It comes from presets or from
 /// Hugging Face's config.json.
 ///
-/// Not here: the computation (tessera/fsdp/models/llama.hpp). To add a preset, add a row to the table in
+/// The computation is in tessera/fsdp/models/llama.hpp. To add a preset, add a row to the table in
 /// src/fsdp/models/llama_config.cpp.
 #pragma once
 
@@ -21,19 +21,20 @@ namespace fsdp {
 
 /// The scaling of rotary positions. Names are those of `transformers`.
 struct RopeConfig {
-  /// What error messages call the values.
+  /// Whether error messages identify values by their flags or by their keys in config.json.
   enum class Naming { flags, keys };
   std::string type = "default";  ///< default, linear, llama3 or yarn
   double factor = 1;
-  double low_freq_factor = 1, high_freq_factor = 4;  ///< of llama3
-  double beta_fast = 32, beta_slow = 1;              ///< of yarn
-  double attention_factor = 0;                       ///< of yarn; 0: 0.1 ln(factor) + 1
-  std::int64_t original_positions = 0;               ///< of llama3 and yarn: positions before scaling
+  double low_freq_factor = 1, high_freq_factor = 4;  ///< for llama3
+  double beta_fast = 32, beta_slow = 1;              ///< for yarn
+  double attention_factor = 0;                       ///< for yarn; 0 for the default, 0.1 ln(factor) + 1
+  std::int64_t original_positions = 0;               ///< for llama3 and yarn: number of positions before scaling
 
   /// Returns the scaling for heads of this width. Does not throw if LlamaConfig::validate accepts the config.
   device::RotaryScaling scaling(double theta, std::int64_t head_dim) const;
 
-  /// Throws InputError for the first invalid value, which it calls by its flag, or by its key in config.json.
+  /// Throws InputError for the first invalid value. The message identifies it by its flag, or by its key in
+  /// config.json.
   void validate(Naming naming = Naming::flags) const;
 };
 
@@ -52,11 +53,11 @@ struct LlamaConfig {
   double rope_theta = 10000.0;
   bool tied = false;  ///< the head uses the embedding's weight
   std::int64_t max_position_embeddings = 4096;
-  std::int64_t sliding_window = 0;  ///< most tokens that one attends to, itself included; 0: no window
-  std::int64_t full_layers = 0;     ///< number of first layers, which have no window (max_window_layers)
+  std::int64_t sliding_window = 0;  ///< tokens that a token attends to, itself included; 0: no window
+  std::int64_t full_layers = 0;     ///< number of first layers without a window (max_window_layers)
   RopeConfig rope = {};
-  LoraConfig lora = {};  ///< for any of the projections q, k, v, o, gate, up and down
-  /// Keys of a config.json that do not affect the computation, as a JSON object: those read from a file, or the
+  LoraConfig lora = {};  ///< adapters of any of the projections q, k, v, o, gate, up and down
+  /// Keys of a config.json that do not affect the computation, as a JSON object: the keys read from a file, or the
   /// defaults.
   std::string other_keys = R"({"bos_token_id":0,"eos_token_id":0})";
 
@@ -64,13 +65,13 @@ struct LlamaConfig {
   bool biases() const;
   /// Whether each head of q and k is normalised.
   bool head_norms() const;
-  /// The sliding window of a layer; 0: none.
+  /// Returns the sliding window of a layer; 0 if it has none.
   std::int64_t window(int layer) const { return layer < full_layers ? 0 : sliding_window; }
 
   // JSON is read and written by tessera::model_files: src/fsdp/model_files/llama_json.cpp.
-  /// Reads the text of Hugging Face's config.json; messages call it `source`. Throws InputError, which names the key,
-  /// for what this model cannot compute (another model_type or activation, other biases, other kinds of rotary
-  /// positions, quantised weights). Other keys are kept for `write`.
+  /// Reads the text of Hugging Face's config.json; `source` is its name in messages. Throws InputError, which reports
+  /// the key, for unsupported values (another model_type or activation, other biases, other kinds of rotary positions,
+  /// quantised weights). Other keys are stored for `write`.
   static LlamaConfig parse(std::string_view json, const std::string& source);
 
   /// Reads `folder`/config.json, of at most 1 MB.
@@ -79,9 +80,9 @@ struct LlamaConfig {
   /// Returns the text of a config.json that `transformers` opens, with a newline at its end.
   std::string write() const;
 
-  /// Throws InputError, with one sentence about the first invalid value.
+  /// Throws InputError for the first invalid value.
   void validate() const;
-  /// Returns the first pattern of the adapters' targets that matches no projection; empty if there is none.
+  /// Returns the first pattern of the adapters' targets that matches no projection, or an empty string if all match.
   std::string unmatched_target() const;
 
   /// Calls visitor(name, value, help) for each value.
@@ -119,7 +120,7 @@ struct LlamaConfig {
   static std::vector<std::string> preset_names();
   static LlamaConfig preset(std::string_view name);
   /// @}
-  /// The longest sequence that rotary positions cover.
+  /// Return the length of the longest sequence that rotary positions cover.
   /// @{
   std::int64_t& longest_sequence() { return max_position_embeddings; }
   const std::int64_t& longest_sequence() const { return max_position_embeddings; }
@@ -132,11 +133,11 @@ struct LlamaConfig {
       head_dim = hidden_size / heads;
   }
 
-  /// Whether this value may differ without making the weights those of another model.
+  /// Whether this value may be changed for existing weights.
   static bool may_change(std::string_view name) { return name == "max_position_embeddings" || name == "lora_dropout"; }
-  /// Whether this is a value of adapters, which may be added to a model that has none.
+  /// Whether this is a value of the adapters' config; adapters may be added to a model that has none.
   static bool may_be_added(std::string_view name) { return LoraConfig::may_be_added(name); }
-  /// The adapters' part of the config (tessera/trainer/flags/model_choice.hpp).
+  /// Returns the adapters' part of the config (tessera/trainer/flags/model_choice.hpp).
   LoraConfig& adapters() { return lora; }
   /// The same, read-only.
   const LoraConfig& adapters() const { return lora; }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// LoRA's settings: which of a model's projections have low-rank paths (tessera/fsdp/nn/low_rank.hpp). They are read
-/// and written as values of a config and as PEFT's adapter_config.json.
+/// LoRA's settings: which of a model's projections have low-rank paths (tessera/fsdp/nn/low_rank.hpp). The settings are
+/// read and written as values of a config and as PEFT's adapter_config.json.
 #pragma once
 
 #include <array>
@@ -25,24 +25,24 @@ namespace fsdp {
 struct LoraConfig {
   std::int64_t rank = 0;
   double alpha = 16;          ///< the paths' outputs are multiplied by alpha / rank
-  double dropout = 0;         ///< rate, applied to the paths' input in training
-  bool rslora = false;        ///< multiply by alpha / sqrt(rank) instead (Kalajdzievski 2023)
+  double dropout = 0;         ///< dropout rate, applied to the paths' input in training
+  bool rslora = false;        ///< whether the factor is alpha / sqrt(rank) instead (Kalajdzievski 2023)
   std::string targets = "*";  ///< patterns of projections' names, with * and ?, comma-separated
-  std::string base = {};      ///< folder or name of the model that they were trained on; informative only
+  std::string base = {};      ///< folder or name of the model that the adapters were trained on; informative only
 
   /// Whether there are adapters.
   bool on() const { return rank > 0; }
-  /// The factor of the paths' outputs.
+  /// Returns the factor of the paths' outputs.
   double scale() const { return alpha / (rslora ? std::sqrt(static_cast<double>(rank)) : static_cast<double>(rank)); }
-  /// Whether a projection has a path: a pattern matches its whole name ("model.layers.0.self_attn.q_proj"), or what
-  /// follows one of its dots ("q_proj").
+  /// Whether a projection has a path: a pattern matches its whole name ("model.layers.0.self_attn.q_proj"), or a suffix
+  /// after one of its dots ("q_proj").
   bool targets_projection(const std::string& name) const;
-  /// Whether a pattern with * and ? matches a whole name, or what follows one of its dots.
+  /// Whether a pattern with * and ? matches a whole name, or a suffix after one of its dots.
   static bool matches(const std::string& pattern, const std::string& name);
-  /// The comma-separated patterns of `targets`.
+  /// Returns the comma-separated patterns of `targets`.
   std::vector<std::string> patterns() const;
 
-  /// Returns the paths of those projections of one block that read the same input. Their names are `prefix` + names[i].
+  /// Returns the paths of N projections of one block that read the same input. Their names are `prefix` + names[i].
   template <std::size_t N>
   nn::LowRank<N> paths(const std::string& prefix, const std::array<const char*, N>& names) const {
     if (!on()) return {};
@@ -54,17 +54,17 @@ struct LoraConfig {
     return paths;
   }
 
-  /// Throws InputError, with one sentence about the first invalid value.
+  /// Throws InputError for the first invalid value.
   void validate() const;
 
   // JSON is read and written by tessera::model_files: src/fsdp/model_files/lora_json.cpp.
-  /// Reads the text of PEFT's adapter_config.json; messages call it `source`. Throws InputError for a key that changes
-  /// the computation in a way that is not supported (other kinds of adapters, other ranks by pattern, biases, fully
-  /// trained modules), and names it.
+  /// Reads the text of PEFT's adapter_config.json; `source` is its name in messages. Throws InputError, which reports
+  /// the key, for an unsupported setting (other kinds of adapters, other ranks by pattern, biases, fully trained
+  /// modules).
   static LoraConfig parse(std::string_view json, const std::string& source);
   /// Reads `folder`/adapter_config.json, of at most 1 MB.
   static LoraConfig read(const std::filesystem::path& folder);
-  /// Returns the text of an adapter_config.json that PEFT opens. `modules`: names of the projections that have paths;
+  /// Returns the text of an adapter_config.json that PEFT opens. `modules`: names of the projections with paths;
   /// `others`: names of all other modules with a weight.
   std::string write(const std::vector<std::string>& modules, const std::vector<std::string>& others) const;
 
@@ -77,7 +77,7 @@ struct LoraConfig {
     visitor("lora_rslora", self.rslora, "LoRA: paths count alpha / sqrt(rank) times");
     visitor("lora_targets", self.targets, "LoRA: projections that have paths, with * and ?, between commas");
   }
-  /// Whether this value may be set for an existing model: it adds weights and changes none.
+  /// Whether this value may be set for an existing model: it adds weights and changes no existing ones.
   static bool may_be_added(std::string_view name) { return name.starts_with("lora_"); }
 };
 
@@ -97,10 +97,10 @@ namespace detail {
 FSDP_HAS_MEMBER(unmatched_target)
 }  // namespace detail
 
-/// Throws InputError, which names the adapters' config, if there is a target that matches no projection.
+/// Throws InputError, which reports the adapters' config, unless `unmatched_target` is empty.
 void require_matched(const std::string& unmatched_target, const std::filesystem::path& adapter);
 
-/// Reads a folder's config, and the adapters of another folder unless `adapter` is empty. Throws InputError.
+/// Reads the config of `folder`, and the adapters in folder `adapter` unless it is empty. Throws InputError.
 template <class Config>
 Config read_config(const std::filesystem::path& folder, const std::filesystem::path& adapter) {
   Config config = Config::read(folder);

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The concept of a model: a config, and units that compute a loss from a batch. All other code needs no more than
-/// this.
+/// The concept of a model: a config, and units that compute a loss from a batch. All other code depends on this concept
+/// only.
 ///
 /// A model is a class template over a stack, constructed from a Config and UnitOptions. It has the types `Stack`,
-/// `Local`, `Config`, `Batch`, `Entry`, `Block`, `Head`, and `On<Other>`, which is the same model on another stack. Its
-/// units are values: `entry()`, `block(i)` for i below `blocks()`, `head()`. Blocks may differ in values, and in kind
-/// if Block is an nn::OneOf. Names and shapes of parameters come from the units alone (tessera/fsdp/module/units.hpp);
+/// `Local`, `Config`, `Batch`, `Entry`, `Block`, `Head`, and `On<Other>`, the same model on another stack. Its units
+/// are values: `entry()`, `block(i)` for i below `blocks()`, `head()`. Blocks may differ in values, and in kind if
+/// Block is an nn::OneOf. Names and shapes of parameters come from the units alone (tessera/fsdp/module/units.hpp);
 /// `prefix(i)` precedes the names of block i.
 ///
-/// A model whose head has `logits` can generate. A model may have `ignored(name)`, for stored tensors that it does not
-/// use: it returns nullopt for all others, else the reason; an empty reason gives no warning. It may have
-/// `copied(name)`: the parameter that such a tensor must be a copy of, or nullopt; values that differ are an error.
+/// A model whose head has `logits` can generate. A model may have `ignored(name)`: it returns the reason why the model
+/// does not use a stored tensor, or nullopt if it uses the tensor; an empty reason gives no warning. A model may have
+/// `copied(name)`: it returns the parameter that an ignored tensor must be a copy of, or nullopt; values that differ
+/// are an error.
 #pragma once
 
 #include <concepts>
@@ -30,7 +31,7 @@ namespace fsdp {
 
 namespace detail {
 
-/// A visitor as flags use it, for the concept's check.
+/// A visitor like the visitors of flags, for the concept's check.
 struct AnyVisitor {
   template <class T>
   void operator()(const char* name, T& value, const char* help) const;
@@ -39,9 +40,9 @@ struct AnyVisitor {
 }  // namespace detail
 
 /// A model's config. `Config::read(folder)` reads it from config.json; `write()` returns that file's text; `validate()`
-/// throws InputError with one sentence. `static visit(self, visitor)` calls visitor(name, value, help) for each value
-/// of `self`, a const or mutable config; a value is std::int64_t, double, bool or std::string. Optional members for the
-/// command line: see tessera/trainer/flags/model_choice.hpp.
+/// throws InputError for an invalid value. `static visit(self, visitor)` calls visitor(name, value, help) for each
+/// value of `self`, a const or mutable config; a value is std::int64_t, double, bool or std::string. Optional members
+/// for the command line: see tessera/trainer/flags/model_choice.hpp.
 template <class C>
 concept ModelConfig = std::copyable<C> && requires(C changed, const C config, const std::filesystem::path& folder) {
   { C::read(folder) } -> std::same_as<C>;
@@ -64,7 +65,7 @@ concept ModelTypes = requires {
   requires std::same_as<typename M::Local, typename M::Stack::Local>;
 };
 
-/// The units that a model must have, and what they share.
+/// The units that a model must have, and their shared types.
 template <class M>
 concept ModelUnits = ModelTypes<M> && requires(const M model, int index) {
   { model.entry() } -> std::same_as<typename M::Entry>;
@@ -72,10 +73,10 @@ concept ModelUnits = ModelTypes<M> && requires(const M model, int index) {
   { model.block(index) } -> std::same_as<typename M::Block>;
   { model.head() } -> std::same_as<typename M::Head>;
   { model.prefix(index) } -> std::same_as<std::string>;
-  { model.hidden() } -> std::same_as<std::int64_t>;  // columns of the residual stream
+  { model.hidden() } -> std::same_as<std::int64_t>;  // number of columns of the residual stream
 };
 
-/// A model: see the head of this file.
+/// A model: see the file comment.
 template <class M>
 concept Model = ModelUnits<M> && ModelConfig<typename M::Config> && nn::Batch<typename M::Batch, typename M::Local> &&
     nn::EntryModule<typename M::Entry, typename M::Local, nn::InputOf<typename M::Batch, typename M::Local>> &&
@@ -87,13 +88,15 @@ concept Model = ModelUnits<M> && ModelConfig<typename M::Config> && nn::Batch<ty
   requires std::same_as<typename M::template On<typename M::Stack>, M>;
   { model.config() } -> std::same_as<const typename M::Config&>;
   { model.units() } -> std::same_as<const UnitOptions&>;
-  model.validate(batch, number);  // throws InputError unless it can use the batch of this sequence length
-  // For dry runs, by sequences and length: all that decides about memory is at its largest; see nn::for_each_load.
+  model.validate(batch, number);  // throws InputError unless the model can use the batch with this sequence length
+  // For dry runs: returns the batch of this number of sequences and length with the largest memory use; see
+  // nn::for_each_load.
   { model.unread_batch(number, number) } -> std::same_as<typename M::Batch>;
-  { model.flops(number, number) } -> std::same_as<double>;  // of a step's tokens, and their documents' squares
+  { model.flops(number, number) } -> std::same_as<double>;  // tokens, sum of squared document lengths
 };
 
-/// Says in words what a type lacks to be a model. Call it where the type is first used.
+/// Gives a readable compile error for each requirement of a model that a type does not meet. Call it where the type is
+/// first used.
 template <class M>
 consteval bool check_model() {
   static_assert(

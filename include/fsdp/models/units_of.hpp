@@ -42,12 +42,12 @@ template <class Model>
 std::vector<Parameter> parameter_list(const Model& model) {
   return distinct_parameters(units_of(model));
 }
-/// Returns the number of a model's elements.
+/// Returns the number of elements of all parameters of a model.
 template <class Model>
 std::int64_t parameter_count(const Model& model) {
   return distinct_elements(units_of(model));
 }
-/// Returns the number of those that are trained: not frozen by UnitOptions, groups or adapters.
+/// Returns the number of trained elements: those not frozen by UnitOptions, groups or adapters.
 template <class Model>
 std::int64_t trained_count(const Model& model) {
   return trained_elements(units_of(model), model.units());

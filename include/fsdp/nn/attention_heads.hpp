@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Attention of some heads, between the projections: norms of heads, rotary positions, attention, and the KV cache.
+/// Attention of a range of heads, between the projections: head norms (QK norm), rotary positions, attention, KV cache.
 ///
-/// It reads q, k and v of all tokens. Without norms of heads, forward rotates q and k in place, once. With them, both
-/// passes compute q and k as attention reads them, since backward needs the projections as they were.
+/// It reads q, k and v of all tokens. Without head norms, forward rotates q and k in place, once. With head norms,
+/// forward and backward both compute the normalised and rotated q and k, since backward needs the unnormalised
+/// projections.
 #pragma once
 
 #include <algorithm>
@@ -19,28 +20,28 @@
 
 namespace fsdp::nn {
 
-/// Query heads with the key-value heads that they read. q, k and v are `Inputs`; if they stand side by side in one
+/// Query heads with the key-value heads that they read. q, k and v are `Inputs`; if they are adjacent columns of one
 /// matrix, one call rotates q and k.
 template <class L>
 struct AttentionHeads {
   using Compute = typename L::Compute;
   using Inputs = std::array<Tensor<Compute>, 3>;       // [N, Hq d], [N, Hkv d], [N, Hkv d]
-  using Norms = std::array<Tensor<const Compute>, 2>;  // of q's heads and of k's, [d] each
+  using Norms = std::array<Tensor<const Compute>, 2>;  // weights of the norm of q's heads and of k's heads, [d] each
   using NormGradients = std::array<GradientView<typename L::Accumulate>, 2>;
 
   std::int64_t heads = 0;     ///< Hq
   std::int64_t kv_heads = 0;  ///< Hkv, divides Hq
   std::int64_t head_dim = 0;  ///< d
   float eps = 1e-5f;
-  std::int64_t window = 0;  ///< most tokens that one attends to, itself included; 0: no window
-  bool norms = false;       ///< whether heads of q and k are normalised before their rotation
+  std::int64_t window = 0;  ///< number of tokens that a token attends to, itself included; 0 if there is no window
+  bool norms = false;       ///< whether the heads of q and k are normalised before rotation
 
   struct Saved {
-    Tensor<float> qk_rstd;  // [(Hq + Hkv) N], if `norms`
+    Tensor<float> qk_rstd;  // [(Hq + Hkv) N] with `norms`, else empty
     Tensor<float> lse;      // [sequences Hq, S]
   };
 
-  /// Returns unset memory for what backward needs.
+  /// Allocates the tensors that backward needs, uninitialised.
   Saved save(Context<L>& context) const {
     return {.qk_rstd = norms ? context.template save<float>({context.tokens() * (heads + kv_heads)}) : Tensor<float>(),
             .lse = context.template save<float>({context.sequences * heads, context.sequence_length})};
@@ -53,7 +54,7 @@ struct AttentionHeads {
   }
 
   /// A forward that stores this pass's keys and values in a KV cache [sequences * capacity, 2 Hkv d]. In a decoding
-  /// pass, attention also reads those of earlier tokens.
+  /// pass, attention also reads the keys and values of earlier tokens.
   void extend(Context<L>& context, const RotaryTable& shared, const Norms& weights, Tensor<Compute> cache,
               const Saved& saved, const Inputs& in, Tensor<Compute> out) const {
     typename L::Frame frame(context.arena);
@@ -66,7 +67,8 @@ struct AttentionHeads {
       attend_to_kept(context, seen[0], cache, out);
   }
 
-  /// `in` is as forward left it. Writes the gradients of q, k and v to `din`, and those of the norms.
+  /// `in` must hold what forward left in it. Writes the gradients of q, k and v to `din`, and the gradients of the
+  /// norms.
   void backward(Context<L>& context, const RotaryTable& shared, const Norms& weights, const NormGradients& gradients,
                 const Saved& saved, const Inputs& in, Tensor<const Compute> out, Tensor<const Compute> dout,
                 const Inputs& din) const {
@@ -77,16 +79,18 @@ struct AttentionHeads {
     rotate_backward(context, shared, weights, gradients, saved, in, din);
   }
 
-  // The parts of forward and backward. `keys`: whether k is worked on as well as q.
+  // The steps of forward and backward. `keys`: whether k is processed in addition to q.
 
-  /// Returns q, k and v as attention reads them: in memory of the frame if heads are normalised, else in place.
+  /// Returns q, k and v as attention reads them. With head norms, q and k are new tensors in the frame; otherwise they
+  /// are rotated in place.
   Inputs rotated(Context<L>& context, const RotaryTable& shared, const Norms& weights, const Saved& saved,
                  const Inputs& in, typename L::Frame& frame, bool keys = true) const {
     if (norms) return rotated_again(context, shared, weights, saved, in, frame);
     rotate(context, shared, in, device::Rotation::forward, keys);
     return in;
   }
-  /// Returns q, k and v as attention reads them, in backward: q and k that forward rotated in place still are.
+  /// The same for backward. Without head norms, forward has already rotated q and k in place, so they are returned
+  /// unchanged.
   Inputs rotated_again(Context<L>& context, const RotaryTable& shared, const Norms& weights, const Saved& saved,
                        const Inputs& in, typename L::Frame& frame) const {
     if (!norms) return in;
@@ -107,7 +111,7 @@ struct AttentionHeads {
                         .shape = problem(context), .q = in[0], .k = in[1], .v = in[2], .out = out, .lse = saved.lse});
     context.progress();
   }
-  /// Writes the gradients of what `rotated` returned.
+  /// Writes the gradients of the tensors that `rotated` returned.
   void attend_backward(Context<L>& context, const Saved& saved, const Inputs& in, Tensor<const Compute> out,
                        Tensor<const Compute> dout, const Inputs& din) const {
     context.progress();
@@ -122,7 +126,7 @@ struct AttentionHeads {
                                                                        .dk = din[1],
                                                                        .dv = din[2]});
   }
-  /// Takes gradients back through `rotated`, in place, and writes those of the norms.
+  /// Propagates gradients back through `rotated`, in place, and writes the gradients of the norms.
   void rotate_backward(Context<L>& context, const RotaryTable& shared, const Norms& weights,
                        const NormGradients& gradients, const Saved& saved, const Inputs& in, const Inputs& din,
                        bool keys = true) const {
@@ -177,7 +181,7 @@ struct AttentionHeads {
     context.progress();
   }
 
-  /// Those of q's heads (i = 0), or of k's (1).
+  /// Returns the reciprocal RMS values of q's heads (i = 0) or of k's heads (i = 1).
   Tensor<float> rstd(const Saved& saved, const Inputs& in, std::size_t i) const {
     const std::int64_t tokens = in[0].rows(), split = tokens * heads;
     return i == 0 ? saved.qk_rstd.slice(0, split) : saved.qk_rstd.slice(split, split + tokens * kv_heads);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A model's input: a micro-batch of the model's own type in host memory, and its copy where the device reads it.
+/// A model's input: a micro-batch of a model-specific type in host memory, and its copy that the device can read.
 ///
-/// Not here: where batches come from (tessera/trainer/data/source.hpp), and whether a model can use one
-/// (tessera/fsdp/models/model.hpp).
+/// Data sources are in tessera/trainer/data/source.hpp; the check that a model can use a batch is in
+/// tessera/fsdp/models/model.hpp.
 #pragma once
 
 #include <concepts>
@@ -24,8 +24,8 @@ namespace fsdp {
 
 /// Counts of one or several micro-batches.
 struct BatchCounts {
-  std::int64_t valid_targets = 0;  ///< the mean loss divides by it
-  std::int64_t squares = 0;  ///< sum of the squares of the documents' lengths: twice the pairs that attention sees
+  std::int64_t valid_targets = 0;  ///< number of rows with a target: the divisor of the mean loss
+  std::int64_t squares = 0;  ///< sum of the squared document lengths: twice the number of pairs in causal attention
 
   /// Adds another micro-batch's counts.
   BatchCounts& operator+=(const BatchCounts& other) {
@@ -40,23 +40,25 @@ struct BatchCounts {
 
 namespace fsdp::nn {
 
-/// One rank's micro-batch: a value that views host memory, `sequences` of equal length, one after the other.
+/// One rank's micro-batch: a value that views host memory. It contains `sequences` sequences of equal length, one after
+/// the other.
 ///
 /// `upload(context)` returns an aggregate with `input` for the entry and `targets` for the head. `pattern()` returns
-/// what a captured step depends on besides values, such as which rows have a target; only a step with equal patterns
-/// can be replayed.
+/// the properties, other than values, that a captured step depends on, such as the rows with a target. A captured step
+/// is replayed only if the patterns are equal.
 ///
-/// A batch may carry more. Dry runs plan with and without `documents` and `noise` (for_each_load); if another member
-/// decides about memory, the model's unread_batch returns the batch that takes the most. Optional:
+/// Optional members follow. Dry runs plan with and without `documents` and `noise` (for_each_load). If another member
+/// affects memory, the model's unread_batch must return the batch with the largest memory use.
 /// - `part(part, parts)` returns the rows of one of `parts` ranks that share the sequences (rows_of_part). The counts
 /// of
 ///   all parts add up to those of the batch. Without it sequences cannot be sharded;
-/// - `without_targets()` returns the batch without targets. Passes that make logits then neither check nor upload them;
+/// - `without_targets()` returns the batch without targets. Passes that compute logits then neither validate nor upload
+///   targets;
 /// - `documents`, a device::CumulativeLengths, splits the sequences further;
-/// - `noise`, a Noise for training passes, and `set_noise(key, first)`, which sets it for the batch whose first
-///   sequence has this number;
-/// - `unit`, a static std::string_view, names what sequences are made of, such as "points", for the log;
-/// - `loss_unit`, another, names what the loss is counted in, such as "nats per token".
+/// - `noise`, a Noise for training passes, and `set_noise(key, first)`, which sets it; `first` is the number of the
+///   batch's first sequence in the run;
+/// - `unit`, a static std::string_view, is the log's word for the elements of a sequence, such as "points";
+/// - `loss_unit`, also a static std::string_view, is the unit of the loss, such as "nats per token".
 template <class B, class L>
 concept Batch = std::copyable<B> && requires(const B batch, Context<L>& context) {
   { batch.sequences } -> std::convertible_to<std::int64_t>;
@@ -74,8 +76,8 @@ struct RowRange {
   friend constexpr bool operator==(const RowRange&, const RowRange&) = default;
 };
 
-/// Returns the rows of part `part` of `parts`, which are equally many to one row: [rows part / parts, rows (part + 1) /
-/// parts), rounded down.
+/// Returns the rows of part `part` of `parts`: [rows part / parts, rows (part + 1) / parts), rounded down. The sizes of
+/// the parts differ by at most one row.
 constexpr RowRange rows_of_part(std::int64_t rows, int part, int parts) {
   return {.begin = rows * part / parts, .end = rows * (part + 1) / parts};
 }
@@ -127,7 +129,7 @@ consteval bool check_batch_parts() {
   return true;
 }
 
-/// Returns what sequences of a batch are made of, for the log: its `unit`, else "positions".
+/// Returns the log's word for the elements of a sequence: the batch's `unit`, or "positions" if it has none.
 template <class B>
 constexpr std::string_view unit_of() {
   static_assert(check_batch_parts<B>());
@@ -144,8 +146,8 @@ using InputOf = std::remove_cvref_t<decltype(std::declval<UploadedBatch<B, L>&>(
 template <class B, class L>
 using TargetsOf = std::remove_cvref_t<decltype(std::declval<UploadedBatch<B, L>&>().targets)>;
 
-/// Calls plan(batch) for what batches of this size may carry: with `batch` as unread_batch made it, and, if its type
-/// can have them, with random numbers and packed documents as well. Dry runs plan the most that any of them takes.
+/// Calls plan(batch) for each variant of `batch` that affects memory: the batch that unread_batch returned, and, if its
+/// type supports them, the same with random numbers and with packed documents. Dry runs plan for the largest.
 template <class B, class Plan>
 void for_each_load(B batch, std::int64_t sequence_length, Plan plan) {
   plan(std::as_const(batch));
@@ -154,7 +156,7 @@ void for_each_load(B batch, std::int64_t sequence_length, Plan plan) {
     batch.set_noise(1, 0);
     carries_more = true;
   }
-  std::vector<std::int64_t> lengths = {0};  // of two documents in each sequence
+  std::vector<std::int64_t> lengths = {0};  // cumulative lengths of two documents in each sequence
   if constexpr (detail::has_documents<B>())
     if (batch.documents.empty()) {
       for (std::int64_t begin = 0; begin < batch.sequences * sequence_length; begin += sequence_length) {
@@ -173,7 +175,7 @@ concept BatchWithoutTargets = requires(const B batch) {
   { batch.without_targets() } -> std::same_as<B>;
 };
 
-/// Returns what a pass that makes logits reads of a batch: all but its targets, if its type can drop them.
+/// Returns the batch for a pass that computes logits: without its targets if its type can drop them, else unchanged.
 template <class B>
 B for_logits(const B& batch) {
   if constexpr (BatchWithoutTargets<B>)
@@ -188,8 +190,8 @@ concept DivisibleBatch = requires(const B batch, int part, int parts) {
   { batch.part(part, parts) } -> std::same_as<B>;
 };
 
-/// Returns the counts of one of `parts` ranks that share the sequences of a batch. Throws LogicError if there are
-/// several, and the batch has no `part`.
+/// Returns the counts of one of `parts` ranks that share the sequences of a batch. Throws LogicError if `parts` > 1 and
+/// the batch has no `part`.
 template <class B>
 BatchCounts counts_of_part(const B& batch, int part, int parts) {
   if (parts == 1) return batch.counts();

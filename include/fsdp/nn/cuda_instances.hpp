@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Modules that are compiled into tessera::cuda, those of the program's stacks over NCCL; and those of their dry runs,
-/// which every build of tessera::tessera has.
+/// Explicit instantiations of modules on device::Cuda, for the program's stacks over NCCL. They are compiled into
+/// tessera::cuda. Those for the dry runs of these stacks are in every build of tessera::tessera.
 ///
-/// A program that includes this links them; without it, a stack on device::Cuda instantiates its own, which takes
-/// longer to compile.
+/// A program that includes this file links these instantiations. Without it, a stack on device::Cuda instantiates the
+/// modules itself, which takes longer to compile.
 #pragma once
 
 #include <tessera/fsdp/device/compute/cuda.hpp>

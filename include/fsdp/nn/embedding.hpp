@@ -12,18 +12,18 @@
 
 namespace fsdp::nn {
 
-/// One table.
+/// The table of token embeddings.
 template <class V>
 struct EmbeddingFields {
   V table;  // [V, H]
 };
 
-/// y[t] = table[tokens[t]]. Backward takes no weights: they are never gathered for it.
+/// y[t] = table[tokens[t]]. Backward does not read weights, so they are never gathered for it.
 template <class L>
 struct Embedding : ModuleTypes<L, EmbeddingFields> {
   FSDP_MODULE_TYPES(L, EmbeddingFields)
 
-  static constexpr bool row_wise = true;  ///< each row of y is that of a token alone (StagedBlock)
+  static constexpr bool row_wise = true;  ///< each row of y depends on one token only (StagedBlock)
   std::int64_t vocabulary = 0;
   std::int64_t hidden = 0;
 
@@ -40,7 +40,7 @@ struct Embedding : ModuleTypes<L, EmbeddingFields> {
                 Tensor<const Compute> dy) const;
 };
 
-/// An Embedding that also makes the rotary table for blocks whose attention rotates queries and keys.
+/// An Embedding that also computes the rotary table for blocks whose attention rotates queries and keys.
 template <class L>
 struct RotaryEmbedding : Embedding<L> {
   std::int64_t head_dim = 0;

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Modules that are compiled into the library: those of the program's stacks, on the CPU and on Meta.
+/// Explicit instantiations of modules that are compiled into the library: for the program's stacks, on the CPU and on
+/// Meta.
 ///
-/// A stack with one of these Locals links them; any other stack instantiates its own. src/fsdp/nn/ instantiates one
-/// Local per file. Long members that a stack calls are defined outside their class: a member defined inside is inline,
-/// and a compiler instantiates it again in every stack.
+/// A stack with one of these Locals links them; any other stack instantiates the modules itself. src/fsdp/nn/
+/// instantiates one Local per file. Long members that a stack calls are defined outside their class, because a member
+/// defined inside is inline, and the compiler would instantiate it again in every stack.
 #pragma once
 
 #include <tessera/fsdp/device/cpu.hpp>
@@ -45,8 +46,8 @@ FSDP_NN_INSTANCES(extern template, CpuBf16)
 FSDP_NN_INSTANCES(extern template, MetaFp32)
 FSDP_NN_INSTANCES(extern template, MetaBf16)
 
-/// The library's code is called with the program's layout of these types, also where another compiler built it; see
-/// Recomputed. tests/consumer/other_compiler.sh compares all of them between two compilers.
+/// The layout of these types must be the same in the library and in the program, even if different compilers built
+/// them; see Recomputed. tests/consumer/other_compiler.sh compares all these layouts between two compilers.
 template <class L>
 struct AsRecomputed {
   TransformerBlock<L> block;

@@ -28,12 +28,12 @@ class Linear {
   using Each = std::array<Tensor<T>, N>;
   using Gradients = std::array<GradientView<Accumulate>, N>;
 
-  /// The context must outlive it. `at`: where x begins in the batch's whole input.
+  /// The context must outlive it. `at`: position of x's first element in the input of the whole batch.
   Linear(Context<L>& context, const Each<const Compute>& weights, const LowRank<N>& paths,
          const typename Path::Weights& path_weights, const Origin& at = {})
       : context_(&context), weights_(weights), path_(context, paths, path_weights, at) {}
 
-  /// y_i (+)= the layer of x: x [t, in], y_i [t, out_i].
+  /// y_i (+)= layer i of x: x [t, in], y_i [t, out_i].
   template <class Y>
   void forward(Tensor<const Compute> x, const Each<Y>& y, Write write = Write::overwrite) const {
     project<L, N>(*context_, x, weights_, y, write);
@@ -45,12 +45,12 @@ class Linear {
     project_backward_weight<L, N>(*context_, dy, x, gradients);
     context_->progress();
   }
-  /// dx (+)= what flows back through the layers. Writes the paths' gradients first, so that dx may be x.
+  /// dx (+)= the layers' input gradient. Writes the paths' gradients first, so that dx may alias x.
   template <class X>
   void backward_input(const typename Path::Gradients& gradients, Tensor<const Compute> x, const Each<const Compute>& dy,
                       Tensor<X> dx, Write write = Write::overwrite) const {
     typename L::Frame frame(context_->arena);
-    const auto du = path_.backward(frame, dy);  // [t, columns of the paths]
+    const auto du = path_.backward(frame, dy);  // [t, path columns]
     path_.backward_weight(gradients, x, dy, du);
     const bool direct = N > 1 || weights_[0].contiguous() || std::is_same_v<Compute, float>;
     if (direct || write == Write::accumulate)

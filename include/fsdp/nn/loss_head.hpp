@@ -3,8 +3,8 @@
 /// The head of a language model: final norm, vocabulary projection and cross-entropy, tile by tile.
 ///
 /// Loss and gradients are computed together, so that logits exist for one tile at a time and never as [tokens,
-/// vocabulary]. If even a tile's logits are too large, they exist for one block of the vocabulary at a time. Tokens
-/// without a target are skipped.
+/// vocabulary]. If the logits of one tile are still too large, they exist for one block of the vocabulary at a time.
+/// Tokens without a target are skipped.
 #pragma once
 
 #include <algorithm>
@@ -36,11 +36,11 @@ struct LossHead : ModuleTypes<L, LossHeadFields> {
   FSDP_MODULE_TYPES(L, LossHeadFields)
   using Device = typename L::Device;
 
-  static constexpr bool row_wise = true;  ///< each row's loss is of that row alone (StagedBlock)
+  static constexpr bool row_wise = true;  ///< each row's loss depends on that row only (StagedBlock)
   std::int64_t vocabulary = 0;
   std::int64_t hidden = 0;
   float eps = 1e-5f;
-  bool tied = false;  ///< the weight is the embedding's
+  bool tied = false;  ///< whether the weight is shared with the embedding
 
   Parameters parameters() const {
     return {{"/model.norm.weight", {hidden}, Initial::ones},
@@ -49,13 +49,13 @@ struct LossHead : ModuleTypes<L, LossHeadFields> {
              .role = Role::table}};
   }
 
-  /// Adds the sum of the tokens' negative log likelihoods to loss[0]; dx and the weights' gradients are those of
-  /// `scale` times that sum. Rows with a negative target are skipped: nothing is computed for them, and their dx is 0.
-  /// If all targets are negative, no gradient is written.
+  /// Adds the sum of the tokens' negative log likelihoods to loss[0]; dx and the weights' gradients are the gradients
+  /// of `scale` times that sum. Rows with a negative target are skipped, and their dx is 0. If all targets are
+  /// negative, no gradient is written.
   void loss(Context<L>& context, const Weights& weights, const Gradients& gradients, Tensor<const Compute> x,
             const Targets& targets, float scale, Tensor<Compute> dx, Tensor<double> loss) const;
 
-  /// Adds the same sum to loss[0], without gradients.
+  /// Adds the same sum to loss[0] and computes no gradients.
   void loss_only(Context<L>& context, const Weights& weights, Tensor<const Compute> x, const Targets& targets,
                  Tensor<double> loss) const;
 
@@ -63,14 +63,15 @@ struct LossHead : ModuleTypes<L, LossHeadFields> {
   /// Computes all logits [T, V]: for generation and tests, where T is small.
   void logits(Context<L>& context, const Weights& weights, Tensor<const Compute> x, Tensor<Compute> logits) const;
 
-  /// If there are several tiles, a tile's rows are a multiple of this: buffers with one number per row then fill whole
-  /// cache lines, so that the plan is exact to the byte.
+  /// If there are several tiles, the number of rows of a tile is a multiple of this. Buffers with one number per row
+  /// then need no alignment padding, so that the planned size is exact to the byte.
   static constexpr std::int64_t row_step = device::alignment / std::int64_t{sizeof(float)};
 
-  /// The sizes that the tiling plans with. Nothing is kept.
+  /// Returns the sizes that the tiling policy plans with. Tiles keep no activations.
   tiling::Problem problem(std::int64_t tokens) const;
 
-  /// Returns the tiling plan. If there are blocks of columns, the gradient recomputes all but the last.
+  /// Returns the tiling plan. If the logits are computed in blocks of columns, the gradient recomputes all blocks but
+  /// the last.
   tiling::TilePlan plan(Context<L>& context) const;
 
  private:
@@ -82,14 +83,14 @@ struct LossHead : ModuleTypes<L, LossHeadFields> {
     repeat(context, tiles.size(), alike, [&](std::size_t i) { body(tiles[i]); });
   }
 
-  /// The rows of a tile, packed together. Matmuls may see R >= t rows; the additional ones are zeros.
+  /// The t rows of a tile, packed together. Matmuls may compute R >= t rows; the additional rows are zeros.
   struct Rows {
-    Tensor<Compute> normed;        // [R, H], then its gradient
+    Tensor<Compute> normed;        // [R, H], later overwritten with its gradient
     Tensor<float> rstd;            // [t]
     Tensor<std::int32_t> targets;  // [t]
 
     template <class T>
-    Tensor<T> counted(Tensor<T> all) const {  // [t, columns] of [R, columns]
+    Tensor<T> counted(Tensor<T> all) const {  // [R, columns] -> [t, columns]
       return all.slice(0, targets.numel());
     }
     void clear_others(Context<L>& context, Tensor<Compute> all) const {
@@ -98,14 +99,15 @@ struct LossHead : ModuleTypes<L, LossHeadFields> {
                         device::Fill<Compute>{.y = all.slice(targets.numel(), all.rows()), .value = 0.0f});
     }
   };
-  /// What blocks of columns share.
+  /// State that the blocks of columns share.
   struct Blocks {
     Tensor<double> state;    // [t, 3]
-    Tensor<Compute> logits;  // [R, c]: of the last block
+    Tensor<Compute> logits;  // [R, c], logits of the last block
   };
 
-  /// Returns how many rows matmuls compute for a tile of `rows`. That is the longest tile's number if the matmul
-  /// library would take more scratch for fewer rows (oneDNN's bf16 matmuls with AMX do): the plan has no room for more.
+  /// Returns how many rows matmuls compute for a tile of `rows`. This is the longest tile's number of rows if the
+  /// matmul library would need more scratch for fewer rows (as oneDNN's bf16 matmuls with AMX do), since the plan
+  /// reserves no more than the longest tile needs.
   std::int64_t computed_rows(Context<L>& context, std::int64_t rows, const tiling::TilePlan& plan) const {
     const std::int64_t longest = plan.longest_tile();
     if (rows == longest || context.plans->fixed()) return rows;
@@ -142,7 +144,7 @@ struct LossHead : ModuleTypes<L, LossHeadFields> {
   void whole(Context<L>& context, const Weights& weights, const Gradients& gradients, const Rows& rows, float scale,
              Tensor<double> loss) const {
     typename L::Frame frame(context.arena);
-    const auto logits = frame.template allocate<Compute>({rows.normed.rows(), vocabulary});  // [R, V], then gradient
+    const auto logits = frame.template allocate<Compute>({rows.normed.rows(), vocabulary});  // [R, V], then dlogits
     project<L, 1>(context, rows.normed, {weights.weight}, {logits});
     context.progress();
     device::enqueue(context.stream,
@@ -155,7 +157,8 @@ struct LossHead : ModuleTypes<L, LossHeadFields> {
     context.progress();
   }
 
-  /// Does the same in blocks of columns, in two passes: forward for log-sum-exp, then in reverse for the gradient.
+  /// Computes the same as `whole` in blocks of columns, in two passes: forward for log-sum-exp, then in reverse for the
+  /// gradient.
   void blocks(Context<L>& context, const Weights& weights, const Gradients& gradients, const Rows& rows,
               std::int64_t columns, float scale, Tensor<double> loss) const {
     typename L::Frame frame(context.arena);
@@ -188,7 +191,7 @@ struct LossHead : ModuleTypes<L, LossHeadFields> {
     device::enqueue(context.stream, device::Copy<float, Compute>{.x = sum, .y = rows.normed});
   }
 
-  /// Returns the cross-entropy state of all blocks; the last block's logits stay in `logits`.
+  /// Returns the cross-entropy state over all blocks; `logits` retains the last block's logits.
   Blocks fold_blocks(Context<L>& context, const Weights& weights, const Rows& rows, std::int64_t columns,
                      typename L::Frame& frame) const {
     const Blocks all{.state = frame.template allocate<double>({rows.targets.numel(), device::cross_entropy_state}),
@@ -280,7 +283,7 @@ tiling::Problem LossHead<L>::problem(std::int64_t tokens) const {
           .tile_bytes_per_token_column = size,
           .blocked_bytes_per_token =
               hidden * std::int64_t{sizeof(float)} + device::cross_entropy_state * std::int64_t{sizeof(double)},
-          .traffic_per_tile = vocabulary * hidden * (2 * size + 2 * wide),  // forward and dx; the gradient twice
+          .traffic_per_tile = vocabulary * hidden * (2 * size + 2 * wide),  // forward, dx; gradient read and written
           .flops_per_byte = device::flops_per_byte<Device>};
 }
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// LoRA (Hu et al. 2021): a linear layer y = x W^T with a low-rank path beside it, y += s dropout(x) A^T B^T.
+/// LoRA (Hu et al. 2021): a linear layer y = x W^T with an additional low-rank path, y += s dropout(x) A^T B^T.
 ///
-/// A is [r, in] and B is [out, r]. B starts at zero, so that the path adds nothing at first. W is frozen, since a model
-/// with adapter parameters trains nothing else (tessera/fsdp/module/units.hpp). A LowRankPath computes the paths of N
-/// projections that read the same input: their A are one matmul and see the same dropout.
+/// A is [r, in] and B is [out, r]. B starts at zero, so that the path initially adds nothing. W is frozen, since a
+/// model with adapter parameters trains nothing else (tessera/fsdp/module/units.hpp). A LowRankPath computes the paths
+/// of N projections that read the same input: one matmul applies all their A, and they share one dropout mask.
 #pragma once
 
 #include <algorithm>
@@ -26,22 +26,22 @@ template <std::size_t N>
 struct LowRank {
   std::int64_t rank = 0;     ///< r
   float scale = 1;           ///< s: alpha / r, or alpha / sqrt(r) (Kalajdzievski 2023)
-  float dropout = 0;         ///< rate of dropout, applied to x in training; 0: none
-  std::uint64_t key = 0;     ///< of the dropout; another one for each input in a model
-  std::array<bool, N> on{};  ///< which of the projections have one
+  float dropout = 0;         ///< dropout rate, applied to x in training; 0 if there is no dropout
+  std::uint64_t key = 0;     ///< key of the dropout's random numbers, different for each input of a model
+  std::array<bool, N> on{};  ///< whether each projection has a path
 
-  /// Whether there is a path at all.
+  /// Whether at least one projection has a path.
   bool any() const { return std::find(on.begin(), on.end(), true) != on.end(); }
-  /// Whether training drops elements of their input, which takes a copy of it.
+  /// Whether training applies dropout to the input, which requires a copy of the input.
   bool drops() const { return any() && dropout > 0; }
-  /// Columns of all paths together: r for each.
+  /// Total number of columns of all paths: r for each path.
   std::int64_t columns() const { return rank * std::count(on.begin(), on.end(), true); }
 };
 
 /// A and B of each path.
 template <std::size_t N, class V>
 struct LowRankFields {
-  std::array<V, N> a, b;  // [r, in], [out, r]; absent where a projection has none
+  std::array<V, N> a, b;  // [r, in], [out, r]; absent if the projection has no path
 };
 
 /// Names of A and B: string literals, as in Parameter.
@@ -50,15 +50,15 @@ struct LowRankNames {
   const char* b;
 };
 
-/// Returns the parameters of the paths, absent where a projection has no path. `in` and `outs`: columns and rows of the
-/// projections' weights.
+/// Returns the parameters of the paths, absent for a projection without a path. `in` and `outs`: number of columns and
+/// numbers of rows of the projections' weights.
 template <std::size_t N>
 LowRankFields<N, Parameter> low_rank_parameters(const LowRank<N>& paths, const std::array<LowRankNames, N>& names,
                                                 std::int64_t in, const std::array<std::int64_t, N>& outs) {
   LowRankFields<N, Parameter> fields;
   fields.a.fill(Parameter::absent());
   fields.b.fill(Parameter::absent());
-  bool follows = false;  // whether an A came before
+  bool follows = false;  // whether an earlier projection has an A
   for (std::size_t i = 0; i < N; ++i) {
     if (!paths.on[i]) continue;
     fields.a[i] = {.name = names[i].a,
@@ -72,14 +72,14 @@ LowRankFields<N, Parameter> low_rank_parameters(const LowRank<N>& paths, const s
   return fields;
 }
 
-/// Where a tile's input begins in that of the whole batch: dropout depends on it.
+/// Position of a tile's first element in the input of the whole batch. Dropout depends on it.
 struct Origin {
   std::int64_t row = 0;
   std::int64_t column = 0;
 };
 
-/// The computations of the paths, for some rows of a batch and some columns of x and y. Their scratch comes from the
-/// arena.
+/// The computations of the paths, for a range of rows of a batch and of columns of x and y. Scratch memory comes from
+/// the arena.
 template <class L, std::size_t N>
 class LowRankPath {
  public:
@@ -90,11 +90,12 @@ class LowRankPath {
   template <class T>
   using Each = std::array<Tensor<T>, N>;
 
-  /// `weights` are those of the computed columns; `at` is where x begins.
+  /// `weights` contains the weights of the computed columns; `at` is the position of x's first element.
   LowRankPath(Context<L>& context, const LowRank<N>& paths, const Weights& weights, const Origin& at = {})
       : context_(&context), paths_(paths), weights_(weights), at_(at) {}
 
-  /// y_i += s dropout(x) A_i^T B_i^T: x [t, in], y_i [t, out_i]. A projection without a path may have any y_i.
+  /// y_i += s dropout(x) A_i^T B_i^T: x [t, in], y_i [t, out_i]. The y_i of a projection without a path may be any
+  /// tensor.
   template <class Y>
   void forward(Tensor<const Compute> x, const Each<Y>& y) const {
     if (!paths_.any()) return;
@@ -112,8 +113,8 @@ class LowRankPath {
     });
   }
 
-  /// Returns du = s [dy_0 B_0, dy_1 B_1, ...], [t, columns()], in the frame; empty if there is no path. The next two
-  /// functions read it.
+  /// Returns du = s [dy_0 B_0, dy_1 B_1, ...], [t, columns()], allocated in the frame, or an empty tensor if there is
+  /// no path. backward_weight and backward_input read it.
   Tensor<Compute> backward(typename L::Frame& outer, const Each<const Compute>& dy) const {
     if (!paths_.any()) return {};
     const auto first = std::find(paths_.on.begin(), paths_.on.end(), true) - paths_.on.begin();
@@ -159,7 +160,8 @@ class LowRankPath {
   void enqueue(const Operation& operation) const {
     device::enqueue(context_->stream, operation);
   }
-  /// Calls body(projection, its first column among those of all paths, one past the last).
+  /// Calls body(i, begin, end) for each projection i with a path; [begin, end) are its columns among the columns of all
+  /// paths.
   template <class Body>
   void for_each(Body body) const {
     std::int64_t column = 0;
@@ -171,7 +173,7 @@ class LowRankPath {
     context_->progress();
   }
 
-  /// Returns the outputs of all projections as one matrix if together they are contiguous, else an empty tensor.
+  /// Returns the outputs of all projections as one matrix if they form one contiguous matrix, else an empty tensor.
   /// oneDNN's matmul into a contiguous matrix is several times faster than into a slice of columns, even with the extra
   /// work on zeros.
   template <class T>
@@ -179,8 +181,8 @@ class LowRankPath {
     const Tensor<T> all = N > 1 ? side_by_side(outputs) : Tensor<T>();
     return all.contiguous() ? all : Tensor<T>();
   }
-  /// Returns the block-diagonal matrix of all B, [rows of all projections, columns()]: each in its projection's rows
-  /// and its path's columns.
+  /// Returns the block-diagonal matrix of all B, [rows of all projections, columns()]: each B is in the rows of its
+  /// projection and the columns of its path.
   template <class T>
   Tensor<const Compute> diagonal_b(typename L::Frame& frame, const Each<T>& outputs) const {
     std::int64_t rows = 0;
@@ -196,7 +198,7 @@ class LowRankPath {
     return b;
   }
 
-  /// By the pass, not by the noise, so that the memory of a step does not depend on what its batch carries.
+  /// Depends on the kind of pass and not on the batch's noise, so that all batches need the same memory.
   bool drops() const { return paths_.drops() && context_->training; }
   device::Dropout dropout() const {
     return {.rate = context_->noise.key == 0 ? 0 : paths_.dropout,

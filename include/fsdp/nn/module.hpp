@@ -4,8 +4,8 @@
 ///
 /// A module owns no weights. It lists its parameters in an aggregate `Fields<V>`, whose members are all of type V;
 /// composite modules nest them. The same aggregate carries the gathered weights and the gradients. `flatten` turns it
-/// into an array and `unflatten` back. A module's template parameter is `Local`, device and precision: modules know
-/// neither communicators nor sharding.
+/// into an array and `unflatten` back. A module's template parameter is `Local`, device and precision: modules are
+/// independent of communicators and sharding.
 #pragma once
 
 #include <concepts>
@@ -23,7 +23,7 @@
 
 namespace fsdp::nn {
 
-/// Types that modules are compiled for, declare and receive (tessera/fsdp/core, tessera/fsdp/precision).
+/// Types in the interface of modules, from tessera/fsdp/core and tessera/fsdp/precision.
 /// @{
 using fsdp::field_count;
 using fsdp::flatten;
@@ -35,43 +35,45 @@ using fsdp::unflatten;
 using Parameter = fsdp::Field;
 /// @}
 
-/// Positions of a decoding pass, which adds one token to each sequence. The cache holds the tokens before it
-/// (CachingBlock).
+/// Positions of the tokens in a decoding pass, which adds one token to each sequence. The cache contains the earlier
+/// tokens (CachingBlock).
 struct Positions {
-  std::span<const std::int32_t> host = {};  // [sequences]
-  Tensor<const std::int32_t> device = {};   // the same
+  std::span<const std::int32_t> host = {};  // [sequences], in host memory
+  Tensor<const std::int32_t> device = {};   // the same values in memory that the device can read
 
-  /// True if sequences begin with this pass: in training, and when generation reads its prompt.
+  /// True if sequences begin with this pass: in training and in the prefill pass of generation.
   bool empty() const { return host.empty(); }
 };
 
 /// The source of a micro-batch's random numbers, which are functions of `key` and of a row's number. Rows are numbered
-/// over all steps, ranks and micro-batches of a run. Key 0: nothing is random.
+/// over all steps, ranks and micro-batches of a run. Key 0 disables random numbers.
 struct Noise {
   std::uint64_t key = 0;
   std::int64_t first_row = 0;  ///< number of this micro-batch's first row
 };
 
-/// What a module may use while it computes: memory, a stream, tile plans, the micro-batch's shape. Tensors are [tokens,
-/// ...].
+/// The resources and the micro-batch shape for a module's computation: memory, a stream, tile plans. Tensors are
+/// [tokens, ...].
 ///
-/// What a module allocates follows from its own values, `tokens()`, `training` and whether `positions` are empty. A dry
-/// run also plans for a batch with noise and documents (nn::for_each_load), but not for how many documents there are.
+/// A module's allocations may depend only on its own members, on `tokens()`, on `training` and on whether `positions`
+/// is empty. Dry runs also cover batches with noise and documents (nn::for_each_load), but not different numbers of
+/// documents.
 template <class L>
 struct Context {
   typename L::Arena& arena;
   typename L::Device::Stream& stream;
-  std::shared_ptr<TilePlans> plans = std::make_shared<TilePlans>();  ///< of tiled modules: plan_of
+  std::shared_ptr<TilePlans> plans = std::make_shared<TilePlans>();  ///< plans of tiled modules, see plan_of
   std::int64_t sequences = 1;
   std::int64_t sequence_length = 0;
-  device::CumulativeLengths documents{};  ///< of packed documents; empty: each sequence is one
-  Positions positions{};                  ///< empty: sequences begin with this pass
-  Noise noise{};                          ///< of a training pass
-  bool training = true;  ///< whether backward follows: a module with dropout then takes its memory, whatever the noise
+  device::CumulativeLengths documents{};  ///< of packed documents; empty if each sequence is one document
+  Positions positions{};                  ///< empty if sequences begin with this pass
+  Noise noise{};                          ///< random numbers of a training pass
+  bool training = true;  ///< whether backward follows; a module with dropout then allocates its memory, even if the
+                         ///< noise is disabled
   void (*poll)(void*) = nullptr;
   void* poll_state = nullptr;
 
-  /// Tokens of all sequences of the micro-batch.
+  /// Returns the number of tokens of the micro-batch.
   std::int64_t tokens() const { return sequences * sequence_length; }
   /// Lets pending communication make progress; long loops call it between matmuls.
   void progress() const {
@@ -84,7 +86,7 @@ struct Context {
   }
 };
 
-/// Types every module derives from its Local and its Fields.
+/// The types that follow from a module's Local and Fields.
 template <class L, template <class> class FieldsT>
 struct ModuleTypes {
   using Compute = typename L::Compute;
@@ -97,7 +99,8 @@ struct ModuleTypes {
   static constexpr std::size_t parameter_count = field_count<FieldsT, Parameter>;
 };
 
-/// Names the types of its base ModuleTypes<L, Fields> in a module, which depends on L and so does not see them.
+/// Redeclares, in a module, the types of its base ModuleTypes<L, Fields>. The base depends on L, so that unqualified
+/// lookup does not find its types.
 #define FSDP_MODULE_TYPES(...)            \
   using Types = ModuleTypes<__VA_ARGS__>; \
   using typename Types::Compute;          \
@@ -105,8 +108,8 @@ struct ModuleTypes {
   using typename Types::Parameters;       \
   using typename Types::Weights;
 
-/// A unit between two residual streams: forward writes y = f(x), backward overwrites dy with dx. `Saved` is what
-/// forward keeps for backward.
+/// A unit between two residual streams: forward writes y = f(x), backward overwrites dy with dx. `Saved` contains the
+/// tensors that forward saves for backward.
 template <class M, class L>
 concept Module = requires(const M module, Context<L>& context, const typename M::Weights& weights,
                           const typename M::Gradients& gradients, typename M::Saved& saved,
@@ -116,10 +119,10 @@ concept Module = requires(const M module, Context<L>& context, const typename M:
   module.backward(context, weights, gradients, std::as_const(saved), y);
 };
 
-/// The type `Shared` of a model whose entry makes nothing for its blocks.
+/// The type `Shared` of a model whose entry computes nothing for its blocks.
 struct Nothing {};
 
-/// A block whose backward takes no weights: they are not gathered for it.
+/// A block whose backward reads no weights, so that they are not gathered for it.
 template <class M, class L>
 concept BlockWithoutWeightsInBackward = requires(const M block, Context<L>& context, const typename M::Shared& shared,
                                                  const typename M::Gradients& gradients, typename M::Saved& saved,
@@ -127,7 +130,7 @@ concept BlockWithoutWeightsInBackward = requires(const M block, Context<L>& cont
   block.backward(context, shared, gradients, std::as_const(saved), dy);
 };
 
-/// A model's unit between two residual streams: a Module that also reads `Shared`, which the entry makes for all
+/// A model's unit between two residual streams: a Module that also reads `Shared`, which the entry computes for all
 /// blocks.
 template <class M, class L>
 concept BlockModule = requires(const M block, Context<L>& context, const typename M::Shared& shared,
@@ -142,10 +145,10 @@ concept BlockModule = requires(const M block, Context<L>& context, const typenam
      block.backward(context, shared, weights, gradients, std::as_const(saved), dy);
    });
 
-/// A block with a cache (such as a KV cache), which can continue sequences. It keeps `cache_columns()` numbers per
-/// token in a cache [sequences * capacity, cache_columns()], whose inner layout is its own. `extend` is a forward that
-/// saves nothing for backward: it writes this pass's tokens to the cache and, in a decoding pass (Context::positions),
-/// reads those before them.
+/// A block with a cache (such as a KV cache), which can continue sequences. It stores `cache_columns()` numbers per
+/// token in a cache [sequences * capacity, cache_columns()]. The block defines the layout inside the cache. `extend` is
+/// a forward that saves nothing for backward: it writes this pass's tokens to the cache and, in a decoding pass
+/// (Context::positions), reads the earlier tokens.
 template <class M, class L>
 concept CachingBlock = BlockModule<M, L> &&
     requires(const M block, Context<L>& context, const typename M::Shared& shared, const typename M::Weights& weights,
@@ -154,7 +157,7 @@ concept CachingBlock = BlockModule<M, L> &&
   block.extend(context, shared, weights, cache, x, y);
 };
 
-/// An entry whose backward takes no weights: they are not gathered for it.
+/// An entry whose backward reads no weights, so that they are not gathered for it.
 template <class M, class L, class Input>
 concept EntryWithoutWeightsInBackward = requires(const M entry, Context<L>& context,
                                                  const typename M::Gradients& gradients, const Input& input,
@@ -162,9 +165,10 @@ concept EntryWithoutWeightsInBackward = requires(const M entry, Context<L>& cont
   entry.backward(context, gradients, input, dy);
 };
 
-/// A model's first unit: it makes the residual stream from a batch's input, and what all blocks share. `share` is
-/// called at the start of every pass; what it saves lives until the pass ends. Its context has the sequences of the
-/// pass's largest micro-batch, and neither documents nor noise, since those differ between micro-batches.
+/// A model's first unit: it computes the residual stream from a batch's input, and the values that all blocks share.
+/// `share` is called at the start of every pass; memory that it saves lives until the pass ends. Its context has the
+/// sequences of the pass's largest micro-batch, and neither documents nor noise, since those differ between
+/// micro-batches.
 template <class M, class L, class Input>
 concept EntryModule = requires(const M entry, Context<L>& context, const typename M::Weights& weights,
                                const Input& input, Tensor<typename L::Compute> y) {
@@ -177,7 +181,8 @@ concept EntryModule = requires(const M entry, Context<L>& context, const typenam
             const typename M::Gradients& gradients, const Input& input,
             Tensor<const typename L::Compute> dy) { entry.backward(context, weights, gradients, input, dy); });
 
-/// The targets of a micro-batch [T], in host memory (to find the rows that count) and where the device reads them.
+/// The targets of a micro-batch [T], in host memory (to find the rows with a target) and in memory that the device can
+/// read.
 struct Targets {
   Tensor<const std::int32_t> host, device;
 
@@ -187,7 +192,7 @@ struct Targets {
   Targets(const List& list) : host(list), device(list) {}
 };
 
-/// A model's last unit: `loss` makes loss and gradients together, tile by tile; `loss_only` makes no gradients.
+/// A model's last unit: `loss` computes loss and gradients together, tile by tile; `loss_only` computes no gradients.
 template <class M, class L, class TargetsT = Targets>
 concept LossModule = requires(const M module, Context<L>& context, const typename M::Weights& weights,
                               const typename M::Gradients& gradients, Tensor<const typename L::Compute> x,
@@ -198,7 +203,7 @@ concept LossModule = requires(const M module, Context<L>& context, const typenam
   module.loss_only(context, weights, x, targets, loss);
 };
 
-/// A head that can also compute logits; a model needs one to generate.
+/// A head that can also compute logits, which generation requires.
 template <class M, class L>
 concept GeneratingHead = requires(const M module, Context<L>& context, const typename M::Weights& weights,
                                   Tensor<const typename L::Compute> x, Tensor<typename L::Compute> logits) {

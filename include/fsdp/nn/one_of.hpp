@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Blocks of several kinds in one model: a variant of the kinds, and `visit_kind`, which calls a function with the kind
-/// it holds.
+/// that the variant contains.
 ///
-/// Each kind has its own Fields and Saved. Kinds differ in type, blocks of one kind in values.
+/// Each kind has its own Fields and Saved. Blocks of different kinds differ in type; blocks of one kind differ only in
+/// member values.
 #pragma once
 
 #include <type_traits>
@@ -16,7 +17,7 @@ namespace fsdp::nn {
 
 namespace detail {
 
-/// Wraps a kind's Saved in a type of its own, since two kinds may save the same type.
+/// Wraps a kind's Saved in a distinct type, since two kinds may have the same type Saved.
 template <class Kind>
 struct SavedOf {
   typename Kind::Saved saved{};
@@ -36,7 +37,7 @@ struct OneOf {
 
   std::variant<Kinds...> kind;
 
-  /// What the block's kind saves; empty before the first forward.
+  /// The Saved of the block's kind; empty before the first forward.
   struct Saved {
     std::variant<std::monostate, detail::SavedOf<Kinds>...> of;
   };
@@ -46,13 +47,13 @@ struct OneOf {
                 "that one");
 
   OneOf() = default;
-  /// A block of this kind.
+  /// Constructs a block of this kind.
   template <class Kind>
   requires(detail::times_listed<std::remove_cvref_t<Kind>, Kinds...> == 1) OneOf(Kind&& block)
       : kind(std::forward<Kind>(block)) {}
 };
 
-/// Whether a block may be of several kinds.
+/// Whether a block type is a OneOf.
 template <class Block>
 inline constexpr bool is_one_of = false;
 template <class... Kinds>
@@ -63,7 +64,7 @@ template <class Block, class Visit>
 decltype(auto) visit_kind(const Block& block, Visit&& visit) {
   return visit(block);
 }
-/// Calls `visit(kind)` with the kind that the block holds.
+/// Calls `visit(kind)` with the kind that the block contains.
 template <class... Kinds, class Visit>
 decltype(auto) visit_kind(const OneOf<Kinds...>& block, Visit&& visit) {
   return std::visit(std::forward<Visit>(visit), block.kind);
@@ -74,7 +75,7 @@ template <class Block, class Visit>
 decltype(auto) visit_kind(const Block& block, typename Block::Saved& saved, Visit&& visit) {
   return visit(block, saved);
 }
-/// Calls `visit(kind, saved)` with what the kind saves; replaces it first if another kind saved it.
+/// Calls `visit(kind, saved)` with the kind's Saved. If `saved` contains another kind's Saved, it is replaced first.
 template <class... Kinds, class Visit>
 decltype(auto) visit_kind(const OneOf<Kinds...>& block, typename OneOf<Kinds...>::Saved& saved, Visit&& visit) {
   return std::visit(
@@ -86,13 +87,13 @@ decltype(auto) visit_kind(const OneOf<Kinds...>& block, typename OneOf<Kinds...>
       block.kind);
 }
 
-/// Whether every kind that a block may be is a BlockModule.
+/// Whether every kind of the block is a BlockModule.
 template <class Block, class L>
 inline constexpr bool all_kinds_are_blocks = BlockModule<Block, L>;
 template <class... Kinds, class L>
 inline constexpr bool all_kinds_are_blocks<OneOf<Kinds...>, L> = (... && BlockModule<Kinds, L>);
 
-/// Whether every kind can continue sequences.
+/// Whether every kind of the block is a CachingBlock, which can continue sequences.
 template <class Block, class L>
 inline constexpr bool all_kinds_cache = CachingBlock<Block, L>;
 template <class... Kinds, class L>

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Checks of the optional members of a model's units: a right name with a wrong type gives a readable error.
+/// Checks of the optional members of a model's units: a member with the right name and a wrong type gives a readable
+/// error.
 ///
-/// Those of a batch are in tessera/fsdp/nn/batch.hpp.
+/// The checks of a batch's optional members are in tessera/fsdp/nn/batch.hpp.
 #pragma once
 
 #include <concepts>
@@ -19,7 +20,7 @@ namespace detail {
 FSDP_HAS_MEMBER(logits)
 FSDP_HAS_MEMBER(logits_columns)
 
-/// Whether a module has no `plan`, or one that dry runs can show. A wrapper's may be constrained away.
+/// Whether a module has no `plan`, or a `plan` that dry runs can show. A constraint may remove the `plan` of a wrapper.
 template <class M, class L>
 concept PlansOrNot = !requires {
   &M::plan;
@@ -28,7 +29,7 @@ concept PlansOrNot = !requires {
   { module.plan(context) } -> std::same_as<tiling::TilePlan>;
 };
 
-/// Whether a block has neither part of a cache, or both.
+/// Whether a block has both cache members (`cache_columns` and `extend`) or neither.
 template <class M, class L>
 concept CachesOrNot = (
                           !requires { &M::cache_columns; } && !requires { &M::extend; }) ||
@@ -62,7 +63,7 @@ consteval bool check_head_parts() {
   return true;
 }
 
-/// Checks that the kinds' optional members have the right types.
+/// Checks that the optional members of every kind have the right types.
 template <class Block, class L>
 inline constexpr bool parts_of_all_kinds = check_block_parts<Block, L>();
 template <class... Kinds, class L>

@@ -2,9 +2,9 @@
 /// @file
 /// `plan_of(context, *this)`: the tiling plan of a module, from the context's table (tessera/fsdp/nn/tile_plans.hpp).
 ///
-/// A tiled module states its sizes, `tiling::Problem problem(std::int64_t tokens) const`, and asks for its plan in
-/// forward and backward. Dry runs must be able to run it alone: as a Module with `hidden` columns, as a head with
-/// `loss` and `loss_only`, or by its `dry_run(context, weights, gradients, micro_batches) const`.
+/// A tiled module states its sizes, `tiling::Problem problem(std::int64_t tokens) const`, and requests its plan in
+/// forward and backward. Dry runs must be able to run it in isolation: as a Module with `hidden` columns, as a head
+/// with `loss` and `loss_only`, or by its `dry_run(context, weights, gradients, micro_batches) const`.
 #pragma once
 
 #include <array>
@@ -22,7 +22,7 @@ namespace fsdp::nn {
 
 namespace detail {
 
-/// Runs a module on Meta, as ModuleDryRun::peak says.
+/// Runs a module on Meta, as ModuleDryRun::peak specifies.
 template <class L, class M>
 void run_alone(const M& module, Context<L>& context, const typename M::Weights& weights,
                const typename M::Gradients& gradients, int micro_batches) {
@@ -49,8 +49,8 @@ void run_alone(const M& module, Context<L>& context, const typename M::Weights& 
 
 }  // namespace detail
 
-/// Adds a module that is compiled for `L`, a Local of Meta, for plans of `threads` threads. Dry runs of models do it by
-/// themselves; a context made by hand for another device needs it where tiles are planned.
+/// Adds a module that is compiled for `L`, a Local of Meta, for plans of `threads` threads. Dry runs of models call it
+/// automatically. Call it for a context that you construct for another device, if its modules plan tiles.
 template <class L, class M>
 void add_dry_run(TilePlans& plans, const M& module, int threads) {
   const auto peak = [module, threads](const tiling::TilePlan& plan, std::int64_t tokens, int micro_batches) {
@@ -60,7 +60,7 @@ void add_dry_run(TilePlans& plans, const M& module, int threads) {
     typename L::Device::Stream stream(arena, threads);
     Context<L> context{
         .arena = arena, .stream = stream, .plans = std::make_shared<TilePlans>(plan), .sequence_length = tokens};
-    std::array<Tensor<const Compute>, M::parameter_count> weights;  // side by side
+    std::array<Tensor<const Compute>, M::parameter_count> weights;  // adjacent in memory
     std::array<GradientView<Accumulate>, M::parameter_count> gradients;
     std::array<bool, M::parameter_count> written{};
     const auto parameters = flatten<M::template FieldsOf>(module.parameters());

@@ -2,9 +2,9 @@
 /// @file
 /// Linear layers that read the same input, in as few matmuls as the placement of their weights allows.
 ///
-/// Weights are [out, in] and y = x W^T. Gathered weights lie one after the other in their slot. Without padding between
-/// them, they form one taller weight. If the outputs stand side by side as well, one matmul computes all. Gradients are
-/// laid out the same way.
+/// Weights are [out, in] and y = x W^T. Gathered weights are stored one after the other in their slot. Without padding
+/// between them, they form one taller weight. If the outputs are adjacent columns of one matrix as well, one matmul
+/// computes all layers. Gradients are laid out the same way.
 #pragma once
 
 #include <array>
@@ -25,7 +25,7 @@ bool adjacent(const std::array<Tensor<T>, N>& matrices) {
   return true;
 }
 
-/// Returns matrices that stand side by side in the rows of one wider matrix as one, else an empty tensor.
+/// Returns the matrices as one wider matrix if they are adjacent columns of it, else an empty tensor.
 template <class T, std::size_t N>
 Tensor<T> side_by_side(const std::array<Tensor<T>, N>& matrices) {
   const Tensor<T>& first = matrices[0];
@@ -86,8 +86,8 @@ void project_backward_input(Context<L>& context, const std::array<D, N>& dy,
   }
 }
 
-/// y = x W, where W is some columns of a wider weight, by a float buffer and then rounded: oneDNN takes more scratch
-/// than this buffer if it rounds a product with a strided operand itself.
+/// y = x W, where W is a slice of columns of a wider weight. The product is computed in a float buffer and then
+/// rounded: if oneDNN rounds a product with a strided operand itself, its scratch is larger than this buffer.
 template <class L, class C>
 void multiply_by_slice(Context<L>& context, Tensor<const typename L::Compute> x,
                        Tensor<const typename L::Compute> weight, Tensor<C> y) {
@@ -99,7 +99,7 @@ void multiply_by_slice(Context<L>& context, Tensor<const typename L::Compute> x,
   device::enqueue(context.stream, device::Copy<float, C>{.x = wide, .y = y});
 }
 
-/// dW_i (+)= dy_i^T x, as Accumulate; skips frozen weights.
+/// dW_i (+)= dy_i^T x, stored as type Accumulate; skips frozen weights.
 template <class L, std::size_t N>
 void project_backward_weight(Context<L>& context, const std::array<Tensor<const typename L::Compute>, N>& dy,
                              Tensor<const typename L::Compute> x,
@@ -128,8 +128,8 @@ void project_backward_weight(Context<L>& context, const std::array<Tensor<const 
               .a = device::transposed(dy[i]), .b = x, .c = gradients[i].tensor, .write = gradients[i].next()});
 }
 
-/// Call it before a gradient is written in parts, of which some may be written twice: zeroes the gradient if the next
-/// write is its first, so that every part adds.
+/// Call it before a gradient is written in parts, some of which may be written twice. Zeroes the gradient if the next
+/// write is its first, so that every part accumulates.
 template <class L>
 void write_in_parts(Context<L>& context, const GradientView<typename L::Accumulate>& gradient) {
   if (gradient.wanted() && gradient.next() == Write::overwrite)

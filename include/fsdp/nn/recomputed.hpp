@@ -3,8 +3,8 @@
 /// Activation checkpointing: a block that saves only its input and recomputes the rest in backward.
 ///
 /// Source: Chen et al. 2016. `replay` recomputes what the block saves, but not its output: the block's last operations,
-/// whose results no backward reads, are not repeated, and neither is a tiled MLP that recomputes in backward anyway.
-/// The replay runs inside backward, on the weights that were gathered for it.
+/// whose results backward does not read, are not repeated. A tiled MLP that recomputes in backward anyway is not
+/// repeated either. The replay runs inside backward, on the weights that were gathered for backward.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@
 
 namespace fsdp::nn {
 
-/// A module that can refill its Saved from its input, without making the output.
+/// A module that can refill its Saved from its input, without computing the output.
 template <class B, class L>
 concept Replayable = BlockModule<B, L> &&
     requires(const B block, Context<L>& context, const typename B::Shared& shared, const typename B::Weights& weights,
@@ -24,11 +24,11 @@ concept Replayable = BlockModule<B, L> &&
   block.replay(context, shared, weights, saved, x);
 };
 
-/// A block that saves only its input; its backward calls the block's `replay` first. It has the block's types.
+/// A block that saves only its input; its backward calls the block's `replay` first. It has the block's member types.
 ///
-/// It has no base ModuleTypes<L, Block::template FieldsOf>: g++ takes that for the block's own base, and clang does not
-/// (CWG 1286). Two equal bases may not share an address, so the compilers would disagree on the offset of `block`, as
-/// between a library and a program.
+/// It has no base ModuleTypes<L, Block::template FieldsOf>: g++ treats that as the same type as the block's base, and
+/// clang does not (CWG 1286). Two bases of the same type may not share an address, so the compilers would disagree on
+/// the offset of `block`, for example between a library and a program.
 template <class Block, class L>
 struct Recomputed {
   using Compute = typename L::Compute;
@@ -47,7 +47,7 @@ struct Recomputed {
   static_assert(check_stages<Block, L>());
 
   Block block;
-  bool on = true;  ///< false: the block saves and computes as without this wrapper
+  bool on = true;  ///< if false, the block saves and computes as without this wrapper
 
   struct Saved {
     Tensor<const Compute> x;        // [T, H]
@@ -85,7 +85,7 @@ struct Recomputed {
   }
 
  private:
-  /// Calls the block's backward, with weights or without. They are always gathered, since the replay reads them.
+  /// Calls the block's backward, with or without weights. Weights are always gathered, since the replay reads them.
   void backward_of_block(Context<L>& context, const Shared& shared, const Weights& weights, const Gradients& gradients,
                          const typename Block::Saved& saved, Tensor<Compute> dy) const {
     if constexpr (BlockWithoutWeightsInBackward<Block, L>)

@@ -10,15 +10,15 @@
 
 namespace fsdp::nn {
 
-/// Calls each(i) for every i below `count`. alike(i) returns whether tile i takes the same memory and work as the tile
+/// Calls each(i) for every i below `count`. alike(i) returns whether tile i has the same memory and work as the tile
 /// before it. On a device that only counts, `each` is called for the first two tiles of a run of such tiles, and the
-/// second one's work is counted again for each later tile. The first alone would not do: it may be the first to write a
-/// gradient. A device that lists its matmuls gets every call.
+/// second tile's work is counted again for each later tile. The first tile is not representative: its write of a
+/// gradient may be the first, which overwrites. On a device that lists its matmuls, every tile is called.
 template <class L, class Alike, class Each>
 void repeat(Context<L>& context, std::size_t count, Alike alike, Each each) {
   if constexpr (L::Device::counts_only) {
     device::Counters& counters = context.stream.counters;
-    device::Counters work;  // of the last tile that was called
+    device::Counters work;  // work of the last tile that was called
     for (std::size_t i = 0; i < count; ++i) {
       if (counters.matmuls == nullptr && i >= 2 && alike(i) && alike(i - 1)) {
         counters.add(work);

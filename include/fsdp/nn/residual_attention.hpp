@@ -3,9 +3,9 @@
 /// The first half of a transformer block: x + attention(norm(x)).
 ///
 /// Saved for backward: the input, the projections (q and k rotated in place), attention's output and log-sum-exp.
-/// Backward recomputes the normalised input and, if heads are normalised, q and k as attention reads them.
+/// Backward recomputes the normalised input and, with head norms, the normalised and rotated q and k.
 ///
-/// Where several ranks share a sequence, tessera/fsdp/sequence/staged_attention.hpp composes the same parts in another
+/// If several ranks share a sequence, tessera/fsdp/sequence/staged_attention.hpp composes the same parts in another
 /// order: `norm`, `project`, attention (AttentionHeads), `output`.
 #pragma once
 
@@ -23,7 +23,7 @@
 
 namespace fsdp::nn {
 
-/// A norm, four projections with their biases, norms of heads, and low-rank paths.
+/// A norm, four projections with their biases, head norms, and low-rank paths.
 template <class V>
 struct AttentionFields {
   V norm, q, k, v, out;      // [H], [Hq d, H], [Hkv d, H], [Hkv d, H], [H, Hq d]
@@ -33,7 +33,7 @@ struct AttentionFields {
   LowRankFields<1, V> out_path = {};
 };
 
-/// The low-rank paths beside q, k and v, which read the same input, and beside out.
+/// The low-rank paths of q, k and v, which read the same input, and of the output projection.
 struct AttentionPaths {
   LowRank<3> qkv = {};
   LowRank<1> out = {};
@@ -53,7 +53,7 @@ struct ResidualAttention : ModuleTypes<L, AttentionFields> {
   std::int64_t kv_heads = 0;
   std::int64_t head_dim = 0;
   float eps = 1e-5f;
-  std::int64_t window = 0;  ///< most tokens that one attends to, itself included; 0: no window
+  std::int64_t window = 0;  ///< number of tokens that a token attends to, itself included; 0 if there is no window
   bool biases = false;
   bool head_norms = false;
   AttentionPaths paths = {};
@@ -62,11 +62,11 @@ struct ResidualAttention : ModuleTypes<L, AttentionFields> {
     Tensor<const Compute> x;  // [T, H]
     Tensor<float> rstd;       // [T]
     typename Heads::Saved heads;
-    Tensor<Compute> qkv;  // [T, (Hq + 2 Hkv) d]; as projected if `head_norms`, else with q and k rotated
+    Tensor<Compute> qkv;  // [T, (Hq + 2 Hkv) d]; unnormalised projections with `head_norms`, else with q and k rotated
     Tensor<Compute> out;  // [T, Hq d]
   };
 
-  /// Columns of the projections: d per head.
+  /// Number of columns of the projections: d per head.
   /// @{
   std::int64_t q_columns() const { return heads * head_dim; }
   std::int64_t kv_columns() const { return kv_heads * head_dim; }
@@ -103,7 +103,7 @@ struct ResidualAttention : ModuleTypes<L, AttentionFields> {
     add_attention(context, weights, saved, y);
   }
 
-  /// A key and a value of each key-value head.
+  /// Returns the cache columns per token: a key and a value for each key-value head.
   std::int64_t cache_columns() const { return 2 * kv_columns(); }
 
   /// Runs forward with a KV cache (AttentionHeads::extend).
@@ -133,15 +133,15 @@ struct ResidualAttention : ModuleTypes<L, AttentionFields> {
     norm_backward(context, weights, gradients, saved.x, saved.rstd, normed, dy);
   }
 
-  // The parts, for some rows of a batch: x and y [t, H], rstd [t], q, k and v and attention's output with the columns
-  // of the weights. `at`: where these rows, and for the output these columns, begin.
+  // The steps, for a range of rows of a batch: x and y [t, H], rstd [t]; q, k, v and attention's output have the
+  // columns of the weights. `at`: the position of the first row, and for the output also of the first column.
 
-  /// The operation that writes the normalised x.
+  /// Returns the operation that writes the normalised x.
   device::RmsNorm<Compute> norm(const Weights& weights, Tensor<const Compute> x, Tensor<float> rstd,
                                 Tensor<Compute> y) const {
     return {.x = x, .weight = weights.norm, .eps = eps, .y = y, .rstd = rstd};
   }
-  /// Adds to dx.
+  /// Adds the input gradient to dx.
   void norm_backward(Context<L>& context, const Weights& weights, const Gradients& gradients, Tensor<const Compute> x,
                      Tensor<float> rstd, Tensor<const Compute> dy, Tensor<Compute> dx) const {
     device::enqueue(context.stream, device::RmsNormBackward<Compute>{.x = x,
@@ -154,7 +154,7 @@ struct ResidualAttention : ModuleTypes<L, AttentionFields> {
                                                                      .dw_write = gradients.norm.next()});
     context.progress();
   }
-  /// Writes those of q, k and v whose weights are present.
+  /// Writes each of q, k and v whose weight is present.
   void project(Context<L>& context, const Weights& weights, Tensor<const Compute> x, const Inputs& y,
                const Origin& at = {}) const {
     projections(context, weights, at).template forward<Compute>(x, y);
@@ -163,7 +163,7 @@ struct ResidualAttention : ModuleTypes<L, AttentionFields> {
       if (bias[i].data() != nullptr)
         device::enqueue(context.stream, device::AddBias<Compute>{.bias = bias[i], .y = y[i]});
   }
-  /// Writes the weights' gradients, and adds to dx, or overwrites it, which may be x.
+  /// Writes the weights' gradients, and adds to dx or overwrites it. dx may alias x.
   template <class C>
   void project_backward(Context<L>& context, const Weights& weights, const Gradients& gradients,
                         Tensor<const Compute> x, const Inputs& dy, Tensor<C> dx, Write write = Write::overwrite,
@@ -178,11 +178,11 @@ struct ResidualAttention : ModuleTypes<L, AttentionFields> {
     linear.backward_weight({gradients.q, gradients.k, gradients.v}, x, d);
     linear.template backward_input<C>(gradients.qkv_paths, x, d, dx, write);
   }
-  /// The layer that adds attention's output to the residual stream.
+  /// Returns the output projection, which adds attention's output to the residual stream.
   Linear<L, 1> output(Context<L>& context, const Weights& weights, const Origin& at = {}) const {
     return {context, {weights.out}, paths.out, weights.out_path, at};
   }
-  /// The weights of the norms of heads.
+  /// Returns the weights of the head norms.
   typename Heads::Norms norms(const Weights& weights) const { return {weights.q_norm, weights.k_norm}; }
 
  private:
@@ -198,7 +198,7 @@ struct ResidualAttention : ModuleTypes<L, AttentionFields> {
     return {qkv.slice_columns(0, q), qkv.slice_columns(q, k), qkv.slice_columns(k, qkv_columns())};
   }
 
-  /// Sets all of Saved, and computes q, k and v as one matrix.
+  /// Sets all members of Saved, and computes q, k and v as one matrix.
   void save_projections(Context<L>& context, const Weights& weights, Saved& saved, Tensor<const Compute> x) const {
     const std::int64_t tokens = context.tokens();
     saved.x = x;
@@ -211,7 +211,7 @@ struct ResidualAttention : ModuleTypes<L, AttentionFields> {
     device::enqueue(context.stream, norm(weights, x, saved.rstd, normed));
     project(context, weights, normed, split(saved.qkv));
   }
-  /// y = x + attention's output.
+  /// y = x + the output projection of attention.
   void add_attention(Context<L>& context, const Weights& weights, const Saved& saved, Tensor<Compute> y) const {
     device::enqueue(context.stream, device::Copy<Compute>{.x = saved.x, .y = y});
     output(context, weights).template forward<Compute>(saved.out, {y}, Write::accumulate);

@@ -2,7 +2,7 @@
 /// @file
 /// The second half of a transformer block: x + mlp(norm(x)), tile by tile.
 ///
-/// Saved for backward: the input, and gate and up of kept tiles. The normalised input is recomputed.
+/// Saved for backward: the input, and the gate and up activations of kept tiles. The normalised input is recomputed.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ struct ResidualMlpFields {
   SwiGluFields<V> mlp;
 };
 
-/// x + mlp(rms_norm(x)), tile by tile. The only [T, H] tensor that is kept is the residual stream itself.
+/// x + mlp(rms_norm(x)), tile by tile. The only [T, H] tensor that is saved is the residual stream itself.
 template <class L>
 struct ResidualMlp : ModuleTypes<L, ResidualMlpFields> {
   FSDP_MODULE_TYPES(L, ResidualMlpFields)
@@ -31,7 +31,7 @@ struct ResidualMlp : ModuleTypes<L, ResidualMlpFields> {
   std::int64_t hidden = 0;
   std::int64_t intermediate = 0;
   float eps = 1e-5f;
-  std::int64_t repeats = 1;  ///< units whose kept tiles are alive together: the model's blocks
+  std::int64_t repeats = 1;  ///< number of units whose kept tiles are alive at the same time: the model's blocks
   SwiGluPaths paths = {};
 
   struct Saved {
@@ -45,7 +45,7 @@ struct ResidualMlp : ModuleTypes<L, ResidualMlpFields> {
             SwiGluMlp<L>{{}, hidden, intermediate, paths}.parameters()};
   }
 
-  /// The sizes that the tiling plans with.
+  /// Returns the sizes that the tiling policy plans with.
   tiling::Problem problem(std::int64_t tokens) const {
     return Tile::problem(tokens, hidden, intermediate, paths, hidden, repeats);
   }
@@ -61,7 +61,7 @@ struct ResidualMlp : ModuleTypes<L, ResidualMlpFields> {
     });
   }
 
-  /// Recomputes what forward saves, without its output. Computes nothing for tiles that backward recomputes anyway.
+  /// Recomputes the tensors that forward saves, without the output. Skips tiles that backward recomputes anyway.
   void replay(Context<L>& context, const Weights& weights, Saved& saved, Tensor<const Compute> x) const {
     const tiling::TilePlan& tiles = plan_of(context, *this);
     saved = begin(context, tiles, x);

@@ -9,8 +9,8 @@ namespace fsdp::nn {
 
 /// Cosines and sines of rotary positions, which count from the start of a document.
 struct RotaryTable {
-  /// [sequence_length, head_dim]: cos of each pair, then sin. In a decoding pass [sequences, head_dim]: one row per
-  /// sequence, for its position.
+  /// [sequence_length, head_dim]: cosines of all pairs, then sines. In a decoding pass [sequences, head_dim]: one row
+  /// per sequence, for the position of its new token.
   Tensor<const float> table;
 };
 

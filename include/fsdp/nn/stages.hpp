@@ -1,30 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Stages: the parts of a block's computation between which K ranks that share the rows of a micro-batch exchange them.
+/// Stages: the parts of a block's computation when K ranks share the rows of a micro-batch. The ranks exchange rows
+/// between stages.
 ///
-/// The N rows are all tokens of a micro-batch. A rank has some of them, one after the other. Work on single tokens is
-/// done on these rows: the stages `before` and `after` of the middle. The middle, attention, mixes tokens: it is done
-/// on all rows, by each rank for its share of the heads. An executor exchanges matrices between the stages; a block
-/// sees neither ranks nor messages. The middle may also be done in P parts, a few heads at a time, so that less is in
-/// memory at once.
+/// The N rows are all tokens of a micro-batch. Each rank owns a contiguous range of rows. Token-wise work runs on these
+/// rows, in the stages `before` and `after`. Between these two, the middle (attention) mixes tokens: each rank computes
+/// it on all rows, for its share of the heads. An executor exchanges matrices between the stages; a block is
+/// independent of ranks and messages. The middle may also be computed in P parts, a few heads at a time, which reduces
+/// peak memory.
 ///
-/// So the heads are cut into K P equal ranges (equal_ranges). Part p of rank r is range r P + p. Two contexts: `rows`
-/// has one sequence, the rank's own rows, no documents, and a Noise that begins at the first of these rows; `all` has
-/// the sequences and documents as they are.
+/// The heads are therefore cut into K P equal ranges (equal_ranges). Part p of rank r is range r P + p. Two contexts:
+/// `rows` has one sequence (the rank's own rows), no documents, and a Noise that begins at the first of these rows;
+/// `all` has the sequences and documents of the whole micro-batch.
 ///
-/// Some of the matrices that the middle reads may be common to all parts of a rank, as keys and values are that several
-/// query heads share. They are the last `common_inputs` of the inputs. They are exchanged once: `before` writes them in
-/// the first part, the parts of `between_backward` write their gradient together, and `before_backward` has it in the
-/// last part. In the other parts these stages get empty tensors in their place.
+/// Some of the matrices that the middle reads may be common to all parts of a rank, such as keys and values that
+/// several query heads share. They are the last `common_inputs` inputs. They are exchanged once: `before` writes them
+/// in the first part, the parts of `between_backward` accumulate their gradient, and `before_backward` receives it in
+/// the last part. In the other parts these stages receive empty tensors instead.
 ///
 /// Forward, then backward, for the parts in order:
 ///
 /// | stage | reads | writes |
 /// | --- | --- | --- |
-/// | before | x | in[r][i], what the middle needs of own rows for the heads of each rank r, contiguous |
-/// | between | in[i] of all rows | out of all rows, for one range; may change `in`, and backward reads it so |
+/// | before | x | in[r][i], input i of the middle for own rows and the heads of each rank r, contiguous |
+/// | between | in[i] of all rows | out of all rows, for one range; may change `in`, which backward then reads |
 /// | after | x, outs of all ranges, own rows | y |
-/// | after_again | the same | what `after` keeps for backward; no y |
+/// | after_again | the same | the tensors that `after` saves for backward; no y |
 /// | after_backward | outs, dy | douts, which may be the outs; dy becomes the middle residual's gradient |
 /// | between_backward | in, out, dout of all rows | din, for one range |
 /// | before_backward | din, of own rows | adds to dy, which after the last part is the gradient of x |
@@ -48,11 +49,11 @@
 
 namespace fsdp::nn {
 
-/// Query heads [begin, end), or whatever equal shares a block's middle can be cut into: those of one part of a rank.
+/// A range [begin, end) of query heads, or of other equal shares of a block's middle: the heads of one part of a rank.
 struct HeadRange {
   std::int64_t begin = 0;
   std::int64_t end = 0;
-  std::int64_t rank_begin = begin;  ///< those of all parts of its rank: [rank_begin, rank_end)
+  std::int64_t rank_begin = begin;  ///< heads of all parts of its rank: [rank_begin, rank_end)
   std::int64_t rank_end = end;
 
   /// Returns the number of heads.
@@ -62,16 +63,16 @@ struct HeadRange {
 
 /// One of `count` parts of the middle.
 struct Part {
-  std::span<const HeadRange> ranges;  // [K], of each rank
+  std::span<const HeadRange> ranges;  // [K], this part's range of each rank
   int index = 0;
   int count = 1;
 
-  /// Whether one rank does the middle in one part.
+  /// Whether one rank computes the whole middle in one part.
   bool whole() const { return count == 1 && ranges.size() == 1; }
 };
 
-/// Cuts [0, shares) into equal ranges, in order, for each part of each rank. Throws InputError, which lists the numbers
-/// of ranges that would do, unless they divide `shares`.
+/// Cuts [0, shares) into equal ranges, in order, for each part of each rank. Throws InputError, which lists the valid
+/// numbers of ranges, unless ranks * parts divides `shares`.
 inline std::vector<HeadRange> equal_ranges(std::int64_t shares, std::int64_t ranks, std::int64_t parts) {
   const std::int64_t count = ranks * parts;
   require<InputError>(shares > 0, "stages: a block has ", shares, " heads to share; give at least 1");
@@ -90,7 +91,8 @@ inline std::vector<HeadRange> equal_ranges(std::int64_t shares, std::int64_t ran
   return ranges;
 }
 
-/// How many of the matrices that a block's middle reads are common to all parts of a rank: M::common_inputs, or none.
+/// Returns the number of the middle's inputs that are common to all parts of a rank: M::common_inputs, or 0 if M does
+/// not define it.
 template <class M>
 constexpr std::size_t common_inputs() {
   if constexpr (requires { M::common_inputs; })
@@ -99,16 +101,16 @@ constexpr std::size_t common_inputs() {
     return 0;
 }
 
-/// The matrices that a block's middle reads: of all rows and one range, or of own rows for one rank.
+/// The input matrices of a block's middle: of all rows and one range, or of own rows for one rank.
 template <class M>
 using StageInputs = std::array<Tensor<typename M::Compute>, M::inputs>;
 
-/// What states a block's stages: the block itself, or what composes its parts (tessera/fsdp/sequence/staged_block.hpp).
-/// `RowsSaved` is what its work on own rows keeps for backward, `HeadsSaved` what the
-/// middle keeps for one range. `before` of part 0 and `between` set them, with memory from their context's `save`.
-/// `inputs` is the number of matrices that the middle reads; `shares` of how many heads (K P must divide it);
-/// `input_columns` and `output_columns` their columns for a range; those of common inputs are the same for all ranges
-/// of a rank.
+/// A type that defines a block's stages: the block itself, or a wrapper that composes its parts
+/// (tessera/fsdp/sequence/staged_block.hpp). `RowsSaved` contains the tensors that the work on own rows saves for
+/// backward, `HeadsSaved` those that the middle saves for one range. `before` of part 0 and `between` set them, with
+/// memory from their context's `save`. `inputs` is the number of matrices that the middle reads; `shares` is the number
+/// of heads, a multiple of K P; `input_columns` and `output_columns` are the numbers of columns of the inputs and the
+/// output for a range. Common inputs have the same columns for all ranges of a rank.
 template <class M, class L>
 concept StagedBlock = requires(const M block, Context<L>& context, const typename M::Shared& shared,
                                const typename M::Weights& weights, const typename M::Gradients& gradients,
@@ -131,7 +133,7 @@ concept StagedBlock = requires(const M block, Context<L>& context, const typenam
 
 namespace detail {
 
-/// Whether a block states no stage, or all of them.
+/// Whether a block defines either no stage or all stages.
 template <class M, class L>
 concept StagesOrNot = (
                           !requires { &M::shares; } && !requires { &M::input_columns; } &&
@@ -143,7 +145,8 @@ concept StagesOrNot = (
 
 }  // namespace detail
 
-/// Checks that a block that states a stage states all, with the right types, and that its common inputs are inputs.
+/// Checks that a block that defines a stage defines all stages, with the right types, and has no more common inputs
+/// than inputs.
 template <class M, class L>
 consteval bool check_stages() {
   if constexpr (requires { M::inputs; })

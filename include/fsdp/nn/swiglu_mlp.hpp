@@ -2,8 +2,8 @@
 /// @file
 /// The SwiGLU MLP, down(silu(gate(x)) * up(x)), cut into tiles of tokens.
 ///
-/// Weights are gathered once for all tiles. Gate and up of kept tiles stay for backward, which recomputes those of the
-/// other tiles. The down projection is never recomputed.
+/// Weights are gathered once for all tiles. The gate and up activations of kept tiles are saved for backward, which
+/// recomputes them for the other tiles. The down projection is never recomputed.
 #pragma once
 
 #include <cstdint>
@@ -42,7 +42,7 @@ struct SwiGluMlp : ModuleTypes<L, SwiGluFields> {
                                    intermediate, {hidden})};
   }
 
-  /// The sizes that the tiling plans with.
+  /// Returns the sizes that the tiling policy plans with.
   tiling::Problem problem(std::int64_t tokens) const {
     return Tile::problem(tokens, hidden, intermediate, paths, 0, 1);
   }

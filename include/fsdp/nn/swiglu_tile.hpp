@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// One tile of a SwiGLU MLP: its matmuls, their memory, and the tile's costs as a tiling policy sees them.
+/// One tile of a SwiGLU MLP: its matmuls, their memory, and the costs that a tiling policy plans with.
 ///
-/// Backward runs in place on three tile buffers: gate, up and dh become dgate, dup and h. A tile may also be computed
-/// in blocks of intermediate columns; sums over blocks are then accumulated in float.
+/// Backward runs in place on three tile buffers: gate, up and dh are overwritten with dgate, dup and h. A tile may also
+/// be computed in blocks of intermediate columns; sums over blocks are then accumulated in float.
 #pragma once
 
 #include <algorithm>
@@ -28,17 +28,17 @@ struct SwiGluFields {
   LowRankFields<1, V> down_path = {};
 };
 
-/// The low-rank paths beside gate and up, which read the same input, and beside down.
+/// The low-rank paths of gate and up, which read the same input, and of down.
 struct SwiGluPaths {
   LowRank<2> in = {};
   LowRank<1> down = {};
 
-  /// Columns per token that the paths add to a tile's backward: u and its gradient, beside down and then beside gate
-  /// and up.
+  /// Columns per token that the paths add to a tile's backward: u and its gradient, first for down, then for gate and
+  /// up.
   std::int64_t columns() const { return 2 * std::max(in.columns(), down.columns()); }
-  /// Adds what dropout takes in training: a copy of x [t, H] beside gate and up, and one of h [t, I] or of its block
-  /// beside down. They are never alive together: the larger one counts, but in blocks of columns both do, since a
-  /// block may be the narrower one.
+  /// Adds the memory of dropout in training: a copy of x [t, H] for gate and up, and a copy of h [t, I], or of a block
+  /// of h, for down. The two are never alive together, so the larger one counts. With blocks of columns both count,
+  /// since a block of h may be narrower than x.
   void add_dropout(tiling::Problem& problem, std::int64_t hidden, std::int64_t size) const {
     const std::int64_t of_h = down.drops() ? problem.columns : 0, of_x = in.drops() ? hidden : 0;
     if (down.drops()) problem.tile_bytes_per_token_column += size;
@@ -56,7 +56,7 @@ class SwiGluTile {
   using Gradients = SwiGluFields<GradientView<typename L::Accumulate>>;
 
   /// Returns the problem that a tiling policy plans, the same for training and for evaluation. A kept token costs gate
-  /// and up; a token of a tile costs gate, up, h, what the paths take and the unit's `own_columns`.
+  /// and up; a token of a tile costs gate, up, h, the columns of the paths and the unit's `own_columns`.
   static tiling::Problem problem(std::int64_t tokens, std::int64_t hidden, std::int64_t intermediate,
                                  const SwiGluPaths& paths, std::int64_t own_columns, std::int64_t repeats) {
     const auto size = static_cast<std::int64_t>(sizeof(Compute));
@@ -70,7 +70,7 @@ class SwiGluTile {
         .tile_bytes_per_token_column = 3 * size,
         .blocked_bytes_per_token = hidden * static_cast<std::int64_t>(sizeof(float)),
         .recomputed_flops_per_token = 4 * weight,
-        .traffic_per_tile = 3 * weight * (3 * size + 2 * wide),  // forward, again, dx; gradients read and written
+        .traffic_per_tile = 3 * weight * (3 * size + 2 * wide),  // forward, replay, dx; gradients read and written
         .flops_per_byte = device::flops_per_byte<typename L::Device>,
         .repeats = repeats};
     paths.add_dropout(problem, hidden, size);
@@ -82,8 +82,8 @@ class SwiGluTile {
     return context.template save<Compute>({plan.kept_tokens(), 2 * intermediate});  // [kept tokens, 2 I]
   }
 
-  /// Calls body(tile, frame) for each tile of the plan, with an arena frame of its own. `kept` is what save_kept
-  /// returned.
+  /// Calls body(tile, frame) for each tile of the plan, with a separate arena frame. `kept` is the tensor that
+  /// save_kept returned.
   template <class Body>
   static void for_each(Context<L>& context, const tiling::TilePlan& plan, const SwiGluPaths& paths,
                        const Weights& weights, Tensor<Compute> kept, Body body) {
@@ -143,8 +143,8 @@ class SwiGluTile {
   }
 
  private:
-  /// Gate and up in one buffer. They lie side by side if one matmul computes both; else one after the other, since
-  /// oneDNN takes large scratch for outputs with gaps between rows.
+  /// Gate and up in one buffer. They are adjacent columns if one matmul computes both; else one is stored after the
+  /// other, since oneDNN needs large scratch for outputs with gaps between rows.
   struct GateUp {
     Tensor<Compute> gate, up;  // [t, c]
   };
@@ -166,8 +166,8 @@ class SwiGluTile {
     return split(*weights_, tile_.kept ? kept_ : frame.template allocate<Compute>({tokens(), 2 * columns()}));
   }
 
-  // The parts of a tile, or of a block of its columns: weights [c, H], [c, H] and [H, c], h and dh [t, c]. The first
-  // column of a block is `column` of the whole h.
+  // The steps of a tile, or of a block of its columns: weights [c, H], [c, H] and [H, c], h and dh [t, c]. `column` is
+  // the index of a block's first column in the whole h.
 
   Linear<L, 2> gate_and_up(const Weights& weights) const {
     return {*context_, {weights.gate, weights.up}, paths_->in, weights.in_paths, {.row = tile_.begin}};
@@ -184,8 +184,8 @@ class SwiGluTile {
     const Linear<L, 1> down(*context_, {weights.down}, paths_->down, weights.down_path, {tile_.begin, column});
     down.template forward<C>(h, {y}, write);
   }
-  /// Writes the weights' gradients from dh, what flows back through down's weight, and dx (+)= what flows back through
-  /// gate and up. Gate and up become their gradients, dh becomes h.
+  /// Writes the weights' gradients from dh, the gradient of h through down's weight. dx (+)= the gradient through gate
+  /// and up. Gate and up are overwritten with their gradients, and dh with h.
   template <class C>
   void backward_matmuls(const Weights& weights, const Gradients& gradients, Tensor<const Compute> x, const GateUp& g,
                         Tensor<Compute> dh, Tensor<const Compute> dy, Tensor<C> dx, Write write,
@@ -206,7 +206,7 @@ class SwiGluTile {
     context_->progress();
   }
 
-  /// Calls body(weights of the block, first column, one past the last) for each block of columns.
+  /// Calls body(weights, begin, end) for each block of columns [begin, end), with the weights of the block.
   template <class Body>
   void for_each_block(Body body) const {
     for (std::int64_t begin = 0; begin < columns(); begin += block_) {
@@ -254,13 +254,13 @@ class SwiGluTile {
     device::enqueue(context_->stream, device::Copy<float, Compute>{.x = sum, .y = dx});
   }
 
-  /// Returns the gradients of which each block writes a part. `written` is null for a parameter that does not exist.
+  /// Returns the gradients that are written one part per block. `written` is null for an absent parameter.
   static std::array<GradientView<typename L::Accumulate>, 6> cut_by_blocks(const Gradients& whole) {
     return {whole.gate, whole.up, whole.in_paths.b[0], whole.in_paths.b[1], whole.down_path.a[0], whole.down};
   }
   using Flags = std::array<bool, 6>;
-  /// Returns a block's part of each gradient, with flags of its own, so that every block's first write overwrites.
-  /// Gradients that all blocks add to stay whole.
+  /// Returns a block's part of each gradient, with separate `written` flags, so that every block's first write
+  /// overwrites. Gradients that all blocks add to stay whole.
   static Gradients part_of(const Gradients& whole, std::int64_t begin, std::int64_t end, Flags& written) {
     const auto cut = cut_by_blocks(whole);
     for (std::size_t i = 0; i < cut.size(); ++i) written[i] = cut[i].written != nullptr && *cut[i].written;
@@ -284,8 +284,8 @@ class SwiGluTile {
   const SwiGluPaths* paths_;
   const Weights* weights_;
   tiling::Tile tile_;
-  Tensor<Compute> kept_{};  // [t, 2 I], of a kept tile
-  std::int64_t block_ = 0;  // columns at a time; 0: all
+  Tensor<Compute> kept_{};  // [t, 2 I], activations of a kept tile
+  std::int64_t block_ = 0;  // number of columns of a block; 0 to compute all columns at once
 };
 
 }  // namespace fsdp::nn

@@ -2,13 +2,13 @@
 /// @file
 /// The tile plans of a model's modules: a table by kind of module and problem.
 ///
-/// A tiling policy knows the bytes of a module's own tensors. The matmul library takes scratch as well. With many
-/// threads it can take more for a tile than for the whole sequence: one copy of a weight gradient per thread. So the
-/// table has a dry run of the module alone on Meta, tiled and untiled, and takes the plan with the lower peak.
+/// A tiling policy knows only the bytes of a module's own tensors, but the matmul library allocates scratch as well.
+/// With many threads, a tile can need more scratch than the whole sequence: one copy of a weight gradient per thread.
+/// The table therefore runs the module alone on Meta, tiled and untiled, and selects the plan with the lower peak.
 ///
-/// A model's dry run adds its modules (tessera/fsdp/nn/plan_of.hpp). Its table goes on to the run, which finds its
-/// plans there; plans for other numbers of tokens are made once, on first use. Evaluation has the plan of training, and
-/// no batch changes it.
+/// A model's dry run adds its modules (tessera/fsdp/nn/plan_of.hpp). Its table is passed to the run, which finds its
+/// plans there; plans for other numbers of tokens are computed lazily and stored. Evaluation uses the plan of training,
+/// and plans do not depend on the batch.
 #pragma once
 
 #include <array>
@@ -25,30 +25,31 @@
 
 namespace fsdp::nn {
 
-/// A kind of module: its type Parameters, which is the same on all devices.
+/// Identifies a kind of module by its type Parameters, which is the same on all devices.
 using ModuleKind = std::type_index;
 
-/// A module on Meta that can be run alone, with the number of threads that it is planned for.
+/// A Meta instance of a module that can be run in isolation, for a fixed number of threads.
 struct ModuleDryRun {
   ModuleKind kind;
   std::function<tiling::Problem(std::int64_t tokens)> problem;
-  /// Returns the peak bytes of training on so many micro-batches, whose gradients add up; 0: of an evaluation.
+  /// Returns the peak bytes of training on `micro_batches` micro-batches with gradient accumulation, or of an
+  /// evaluation if `micro_batches` is 0.
   std::function<std::int64_t(const tiling::TilePlan&, std::int64_t tokens, int micro_batches)> peak;
 };
 
-/// The plans that one tiling policy makes for modules with one number of threads. Copies share nothing.
+/// The plans of one tiling policy for modules with one number of threads. Copies are independent.
 class TilePlans {
  public:
-  /// Those of Untiled, or of a policy of any type.
+  /// Uses the policy Untiled, or a policy of any type.
   /// @{
   TilePlans();
   template <tiling::Tiling Policy>
   explicit TilePlans(const Policy& policy)
       : TilePlans(PlanOf([policy](const tiling::Problem& problem) { return policy.plan(problem); })) {}
   /// @}
-  /// One plan for every problem: that of a module's dry run.
+  /// Uses one plan for every problem, for the dry run of a module.
   explicit TilePlans(tiling::TilePlan fixed);
-  /// Copies, moves and the end are compiled into the library, not by all who make plans.
+  /// Copies, moves and the destructor are compiled into the library, to save compile time in its users.
   /// @{
   TilePlans(const TilePlans&);
   TilePlans(TilePlans&&) noexcept;
@@ -57,22 +58,22 @@ class TilePlans {
   ~TilePlans();
   /// @}
 
-  /// Returns the policy's plan, or Untiled's if that takes fewer bytes. Throws InputError for a policy's plan that
-  /// cannot be computed with (tiling::checked), and LogicError if dry runs decide and the module was not added. The
-  /// reference stays valid.
+  /// Returns the policy's plan, or Untiled's plan if it needs fewer bytes. Throws InputError for an invalid plan of the
+  /// policy (tiling::checked), and LogicError if a dry run is needed and the module was not added. The reference stays
+  /// valid.
   const tiling::TilePlan& plan(ModuleKind kind, const tiling::Problem& problem);
 
   /// Peak bytes of an evaluation and of training on one and on two micro-batches.
   using Peaks = std::array<std::int64_t, 3>;
-  /// Returns the peaks of a single tile of all tokens of `problem`, with `columns` at a time (0: all). Throws as
-  /// `plan`.
+  /// Returns the peaks of a single tile of all tokens of `problem`, computed in blocks of `columns` columns (0: all at
+  /// once). Throws the same errors as `plan`.
   const Peaks& tile_peaks(ModuleKind kind, const tiling::Problem& problem, std::int64_t columns);
 
-  /// Whether there is one plan for every problem.
+  /// Whether one fixed plan is used for every problem.
   bool fixed() const { return fixed_.has_value(); }
-  /// Returns the module with this problem, or nullptr.
+  /// Returns the added module with this problem, or nullptr if there is none.
   const ModuleDryRun* find(ModuleKind kind, const tiling::Problem& problem) const;
-  /// Adds a module.
+  /// Adds a module, for dry runs.
   void add(ModuleDryRun module);
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The micro-batch of a language model: tokens, and for each the token that follows it.
+/// The micro-batch of a language model: tokens, and for each token its target, the token that follows it.
 #pragma once
 
 #include <algorithm>
@@ -21,15 +21,15 @@ namespace fsdp {
 /// Packed documents cut sequences further (tessera/fsdp/device/documents.hpp).
 struct TokenBatch {
   static constexpr std::string_view unit = "tokens";
-  static constexpr std::string_view loss_unit = "nats per token";  ///< of the mean loss over targets
+  static constexpr std::string_view loss_unit = "nats per token";  ///< unit of the mean loss over targets
 
   Tensor<const std::int32_t> tokens;   // [sequences * S]
   Tensor<const std::int32_t> targets;  // [sequences * S]; may be empty if only logits are computed
   std::int64_t sequences = 0;
-  device::CumulativeLengths documents = {};  ///< [documents + 1]; empty: each sequence is one
-  nn::Noise noise = {};                      ///< for dropout in training; by default none
-  std::int64_t first_row = 0;                ///< of a part: the number of its first row
-  std::int64_t all_rows = 0;                 ///< of a part: rows of the batch that it is cut from; 0: this is no part
+  device::CumulativeLengths documents = {};  ///< [documents + 1]; empty if each sequence is one document
+  nn::Noise noise = {};                      ///< random numbers for dropout in training; disabled by default
+  std::int64_t first_row = 0;                ///< index in the batch of this part's first row; 0 if the batch is whole
+  std::int64_t all_rows = 0;  ///< number of rows of the batch that this part was cut from; 0 if the batch is whole
 
   /// Returns a batch of this shape whose memory cannot be read, for dry runs.
   static TokenBatch unread(std::int64_t sequences, std::int64_t sequence_length);
@@ -37,30 +37,31 @@ struct TokenBatch {
   /// Throws InputError unless tokens and targets are in the vocabulary and the documents cover them.
   void validate(std::int64_t sequence_length, std::int64_t vocabulary) const;
 
-  /// Sets the random numbers' key, and the number of the batch's first sequence among all that the run draws (`first`),
-  /// so that every sequence of a run has its own random numbers.
+  /// Sets the key of the random numbers. `first` is the number of the batch's first sequence among all sequences of the
+  /// run, so that every sequence has different random numbers.
   void set_noise(std::uint64_t key, std::int64_t first) {
     noise = {.key = key, .first_row = first * (tokens.numel() / std::max<std::int64_t>(sequences, 1))};
   }
 
-  /// Returns the rows of one of `parts` ranks that share the sequences (nn::rows_of_part), which views the same memory.
-  /// `sequences` and `documents` remain those of all rows. Throws LogicError if the batch is a part itself.
+  /// Returns the rows of one of `parts` ranks that share the sequences (nn::rows_of_part). The result views the same
+  /// memory; its `sequences` and `documents` still describe all rows. Throws LogicError if the batch is itself a part.
   TokenBatch part(int part, int parts) const;
 
-  /// Returns the batch without targets, for passes that make logits.
+  /// Returns the batch without targets, for passes that compute logits.
   TokenBatch without_targets() const {
     TokenBatch own = *this;
     own.targets = {};
     return own;
   }
 
-  /// Of a part its own rows, each of which sees its document: the parts' counts add up to those of the batch.
+  /// Returns the counts. A part counts only its own rows, each with the length of its document, so that the counts of
+  /// all parts add up to the counts of the batch.
   BatchCounts counts() const;
-  /// Returns the rows with a target, then {sequences, tokens}. Throws LogicError if the batch has documents: they
+  /// Returns the rows with a target, then {sequences, tokens}. Throws LogicError if the batch has documents, since they
   /// change from step to step.
   nn::RowRuns pattern() const;
 
-  /// Tokens and targets where the device reads them.
+  /// Tokens and targets in memory that the device can read.
   struct OnDevice {
     Tensor<const std::int32_t> input;  // [sequences * S]
     nn::Targets targets;               // [sequences * S]

@@ -2,8 +2,8 @@
 /// @file
 /// A pre-norm transformer block: attention, then the MLP, each adding to the residual stream.
 ///
-/// Besides what the halves save, the residual stream between them is kept for backward. The residual gradient is one
-/// [T, H] tensor that every half adds to in place.
+/// In addition to the tensors that the halves save, the residual stream between them is saved for backward. The
+/// residual gradient is one [T, H] tensor that every half adds to in place.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ struct BlockFields {
   ResidualMlpFields<V> mlp;
 };
 
-/// Both halves: one unit of a transformer.
+/// Both halves as one unit of a transformer.
 template <class L>
 struct TransformerBlock : ModuleTypes<L, BlockFields> {
   FSDP_MODULE_TYPES(L, BlockFields)
@@ -48,7 +48,7 @@ struct TransformerBlock : ModuleTypes<L, BlockFields> {
   void extend(Context<L>& context, const Shared& shared, const Weights& weights, Tensor<Compute> cache,
               Tensor<const Compute> x, Tensor<Compute> y) const;
 
-  /// Recomputes what forward saves from the block's input, without the MLP's output.
+  /// Recomputes the tensors that forward saves from the block's input, without the MLP's output.
   void replay(Context<L>& context, const Shared& shared, const Weights& weights, Saved& saved,
               Tensor<const Compute> x) const;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The rows of a batch that count for the loss, as runs of consecutive rows. A head computes on these rows only.
+/// The rows of a batch that have a target, as runs of consecutive rows. A head computes on these rows only.
 #pragma once
 
 #include <algorithm>
@@ -57,8 +57,8 @@ inline std::int64_t count_rows(const RowRuns& runs) {
   return rows;
 }
 
-/// The rows of all runs in tiles of `rows_per_tile`; the last tile may be shorter. Each tile is made when asked for,
-/// since a dry run skips most of them.
+/// The rows of all runs in tiles of `rows_per_tile`; the last tile may be shorter. Tiles are computed lazily, since a
+/// dry run skips most of them.
 class RowTiles {
  public:
   RowTiles(RowRuns runs, std::int64_t rows_per_tile) : runs_(std::move(runs)), rows_per_tile_(rows_per_tile) {
@@ -84,8 +84,8 @@ class RowTiles {
  private:
   std::int64_t begin(std::size_t tile) const { return static_cast<std::int64_t>(tile) * rows_per_tile_; }
 
-  RowRuns runs_;                      ///< none is empty
-  std::vector<std::int64_t> before_;  ///< rows before each run
+  RowRuns runs_;                      ///< no run is empty
+  std::vector<std::int64_t> before_;  ///< number of rows in the runs before each run
   std::int64_t rows_per_tile_, rows_ = 0;
 };
 

@@ -13,17 +13,17 @@
 
 namespace fsdp::optim {
 
-/// AdamW with decoupled weight decay. A step is one pass that reads and writes each element once, and writes the model
-/// weights too. Source: Loshchilov and Hutter 2019.
+/// AdamW with decoupled weight decay. A step is one pass that reads and writes each element once, and also writes the
+/// model weights. Source: Loshchilov and Hutter 2019.
 struct AdamW {
   double beta1 = 0.9;         ///< decay of the mean of gradients
   double beta2 = 0.95;        ///< decay of the mean of squared gradients
   double eps = 1e-8;          ///< added to the root of the mean square
-  double weight_decay = 0.1;  ///< for parameters that decay
+  double weight_decay = 0.1;  ///< applied to parameters with weight decay
 
   static constexpr std::string_view name() { return "adamw"; }
   static constexpr Grain grain() { return Grain::elements; }
-  static constexpr bool reads_decay = true;  ///< by Parameter::decay_of
+  static constexpr bool reads_decay = true;  ///< from Parameter::decay_of
 
   std::span<const std::string_view> states(const Parameter&) const {
     static constexpr std::array<std::string_view, 2> names = {"exp_avg", "exp_avg_sq"};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Whole optimizer states, for inspection.
+/// Unsharded optimizer states, for inspection.
 #pragma once
 
 #include <cstddef>
@@ -15,8 +15,8 @@
 
 namespace fsdp::optim {
 
-/// Calls f(parameter, state, tensor) on every rank with each state, whole and in host memory, of the trained parameters
-/// whose names match one of `names`. Collective. Throws InputError for a pattern that matches nothing.
+/// Calls f(parameter, state, tensor) on every rank with each state of the trained parameters whose names match one of
+/// `names`. Tensors are whole and in host memory. Collective. Throws InputError for a pattern that matches nothing.
 template <class Stack, class Optimizer, class F>
 void with_full_states(ShardedModule<Stack>& module, ShardedOptimizer<Stack, Optimizer>& optimizer,
                       const std::vector<std::string>& names, F f) {

@@ -16,17 +16,17 @@ namespace fsdp::optim {
 /// Returns element `index` of the standard normal sequence that belongs to `key` (Box and Muller 1958).
 double normal_at(std::uint64_t key, std::int64_t index);
 
-/// Sets `weights` to the initial values of elements [begin, begin + weights.numel()) of a parameter, which are the same
-/// from any number of `threads`; 0: as many as the calling thread's OpenMP team has.
+/// Sets `weights` to the initial values of elements [begin, begin + weights.numel()) of a parameter, which do not
+/// depend on the number of `threads`; 0: as many threads as the calling thread's OpenMP team has.
 void initialize(Tensor<float> weights, const Parameter& parameter, std::int64_t begin, std::uint64_t seed,
                 int threads = 0);
 
 /// Which parameters are initialized.
 enum class Initialized : std::uint8_t { all, adapters };
 
-/// Initializes the elements that this rank holds, by its own threads, in parts that are sent to the device. Under
-/// Options::checks it is collective, and throws InputError on all ranks, before anything is written, unless all have
-/// the same seed.
+/// Initializes the elements that this rank owns with the rank's own threads, in parts that are copied to the device.
+/// With Options::checks it is collective, and throws InputError on all ranks, before anything is written, unless all
+/// ranks pass the same seed.
 template <class Stack>
 void initialize(ShardedModule<Stack>& module, std::uint64_t seed, Initialized which = Initialized::all) {
   comm::check_same(module.communicator(), "initialize", "initialize: ranks give other seeds for all tensors",

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Modules that are compiled into the library, so that other objects need not contain them: of threads of a process, on
-/// the CPU; and of dry runs on the CPU, of stacks whose optimizer state is neither sharded across groups nor in host
-/// memory.
+/// Explicit instantiations of modules that are compiled into the library, so that other objects need not contain them.
+/// They cover ranks that are threads of one process, on the CPU, and dry runs for the CPU of stacks whose optimizer
+/// state is neither sharded across groups nor in host memory.
 #pragma once
 
 #include <tessera/comm/simulated.hpp>
@@ -30,7 +30,7 @@ using MetaTypes = TypesOf<detail::PlainMetaStack<device::Cpu, Precision>>;
 
 }  // namespace fsdp
 
-/// All of a module that does not depend on its strategy; `how` is `extern template` or `template`.
+/// All parts of a module that do not depend on its strategy; `how` is `extern template` or `template`.
 #define FSDP_MODULE_INSTANCES(how, ...)            \
   how class fsdp::StackMesh<__VA_ARGS__>;          \
   how class fsdp::ParameterGroup<__VA_ARGS__>;     \
@@ -38,7 +38,7 @@ using MetaTypes = TypesOf<detail::PlainMetaStack<device::Cpu, Precision>>;
   how class fsdp::GroupTasks<__VA_ARGS__>;         \
   how class fsdp::optim::StepControl<__VA_ARGS__>; \
   how class fsdp::optim::ShardedStates<__VA_ARGS__>;
-/// What a dry run's module has besides these.
+/// The additional parts of a dry run's module.
 #define FSDP_META_MODULES(how, Precision)                                                    \
   FSDP_MODULE_INSTANCES(how, fsdp::MetaTypes<Precision>)                                     \
   how class fsdp::ShardedModule<fsdp::detail::PlainMetaStack<fsdp::device::Cpu, Precision>>; \

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The concept of an optimizer: a value that holds constants, names its states, and updates what a rank holds of a
-/// parameter.
+/// The concept of an optimizer: a value that contains constants, lists the names of its states, and updates a rank's
+/// piece of a parameter.
 ///
 /// An optimizer has
 /// - `name()`: its name in logs, checkpoints and `--optimizer`;
-/// - `grain()`: Grain::elements if every element is stepped alone, Grain::tensors if it needs whole matrices;
+/// - `grain()`: Grain::elements if every element is stepped independently, Grain::tensors if it needs whole matrices;
 /// - `states(parameter)`: the names of a parameter's states; a state is a float tensor of the parameter's shape,
 ///   initially zero;
 /// - `update(stream, piece, decision)`: enqueues one step of a piece (Update, below). It is called for every trainable
@@ -13,13 +13,13 @@
 ///   the learning rate and the gradients' scale from `decision`, on the device. If `decision.skipped`, only
 ///   `piece.model` may change;
 /// - `static visit(self, visitor)`: calls `visitor(name, value, help)` for each constant of `self`, a const or mutable
-///   optimizer. Flags and logs are made from them.
+///   optimizer. Flags and logs are derived from them.
 /// It may also have `validate()`, which throws InputError for an invalid constant. With Grain::tensors it may have
 /// `static work(parameter)`, the cost of stepping a whole parameter, or `step_work()`, which returns a pointer to such
-/// a function; buffer::Owned balances this cost over ranks. With `static constexpr bool reads_decay = true` it takes
-/// each parameter's weight decay from Parameter::decay_of, so that groups of parameters may set one (OptimizerGroup);
-/// for other optimizers they may only set it to 0. An optimizer sees no communicator and no gathered weights.
-/// ShardedOptimizer (sharded_optimizer.hpp) applies it to a module.
+/// a function; buffer::Owned balances this cost over ranks. With `static constexpr bool reads_decay = true` it reads
+/// each parameter's weight decay from Parameter::decay_of, so that groups of parameters may set a weight decay
+/// (OptimizerGroup); with other optimizers, groups may only set it to 0. An optimizer has no access to communicators
+/// and gathered weights. ShardedOptimizer (sharded_optimizer.hpp) applies it to a module.
 #pragma once
 
 #include <concepts>
@@ -38,24 +38,24 @@
 
 namespace fsdp::optim {
 
-struct RunTimeOptimizer;  // tessera/fsdp/training/run_time_optimizer.hpp: the default, for programs whose flags choose
+struct RunTimeOptimizer;  // tessera/fsdp/training/run_time_optimizer.hpp: the default, for programs whose flags select
                           // the optimizer
 
-/// How much of a parameter one update needs.
+/// The unit of a parameter that one update needs.
 enum class Grain : std::uint8_t {
   elements,  ///< any range of elements
   tensors,   ///< the whole parameter, in its shape
 };
 
-/// A piece of a parameter that one update steps: a range of its elements [n] or, with Grain::tensors, all of it in its
-/// shape.
+/// A piece of a parameter that one update steps: a range of its elements [n] or, with Grain::tensors, the whole
+/// parameter in its shape.
 template <class Compute>
 struct Update {
   const Parameter& parameter;
   Tensor<float> main;                     ///< main weights, stepped in place
   std::span<const Tensor<float>> states;  ///< in the order of states(parameter)
   Tensor<const float> gradient;           ///< multiply by `decision.gradient_scale` to get the step's gradient
-  Tensor<Compute> model;                  ///< output: the stepped weights, rounded; empty if `main` is the same memory
+  Tensor<Compute> model;                  ///< output: the updated weights, rounded; empty if `main` is the same memory
 };
 
 namespace detail {
@@ -92,33 +92,34 @@ FSDP_HAS_MEMBER(step_work)
 
 }  // namespace detail
 
-/// An optimizer: see the head of this file.
+/// An optimizer: see the file comment.
 template <class O>
 concept Optimizer =
     std::copyable<O> && detail::Named<O> && detail::HasGrain<O> && detail::HasStates<O> && detail::Visited<O>;
 
-/// Whether an optimizer steps `Compute` weights on a device's stream.
+/// Whether an optimizer can update `Compute` weights on a device's stream.
 template <class O, class Stream, class Compute>
 concept Updates = requires(const O& optimizer, Stream& stream, const Update<Compute>& piece,
                            Tensor<const device::StepDecision> decision) {
   optimizer.update(stream, piece, decision);
 };
 
-/// Whether an optimizer's type requires whole tensors. An optimizer that holds one of several kinds decides it at run
-/// time.
+/// Whether an optimizer's type requires whole tensors. An optimizer that contains one of several kinds determines it at
+/// run time.
 template <class O>
 inline constexpr bool needs_whole_tensors = false;
 template <class O>
 requires requires { typename std::bool_constant<(O::grain(), true)>; }
 inline constexpr bool needs_whole_tensors<O> = O::grain() == Grain::tensors;
 
-/// Whether an optimizer takes weight decays from Parameter::decay_of.
+/// Whether an optimizer reads weight decays from Parameter::decay_of.
 template <class O>
 inline constexpr bool reads_decay = requires {
   requires O::reads_decay;
 };
 
-/// Returns the cost function that buffer::Owned balances for an optimizer: its own, else the number of elements.
+/// Returns the cost function that buffer::Owned balances for an optimizer: the optimizer's cost function, or the number
+/// of elements if it has none.
 template <class O>
 StepWork step_work(const O& optimizer) {
   if constexpr (detail::has_step_work<O>())
@@ -129,36 +130,39 @@ StepWork step_work(const O& optimizer) {
     return elementwise_work;
 }
 
-/// Throws InputError, which names the optimizer, if two of a parameter's states have one name, or one has none.
+/// Throws InputError, which reports the optimizer, if two of a parameter's states have the same name, or a name is
+/// empty.
 void require_state_names(std::string_view optimizer, const Parameter& parameter,
                          std::span<const std::string_view> names);
 
-/// Throws InputError if a group of parameters sets a weight decay, which the optimizer would not see.
+/// Throws InputError if a group of parameters sets a weight decay, which the optimizer would ignore.
 void require_no_decays(std::string_view optimizer, GroupList groups);
 
-/// Throws InputError unless `cut`, the name of a parameter that is stepped only in part, is empty.
+/// Throws InputError unless `cut`, the name of a parameter that a rank steps only in part, is empty.
 void require_whole(std::string_view optimizer, std::string_view cut);
 
-/// What places the states of a rank's piece of a parameter: its first element among all trained ones, and its number of
-/// states, 0 if it is frozen.
+/// The placement of the states of a rank's piece of a parameter: the index of its first element among all trained
+/// elements, and its number of states, 0 if it is frozen.
 struct StatePiece {
   std::int64_t resting = 0;
   std::size_t states = 0;
   bool trainable = true;
 };
-/// Where the pieces' parts of one state begin in its block, which has so many elements. The pieces that have the state
-/// lie one after the other, in the order of the gradients at rest.
+/// The layout of one state's block: the first element of each piece, and the number of elements of the block. The
+/// pieces that have the state are stored one after the other, in the order of the sharded gradients.
 struct StatePlaces {
   std::vector<std::int64_t> starts;  // [pieces]
   std::int64_t elements = 0;
 };
-/// `trained`: elements of all trained pieces, padding included.
+/// Returns the layout of the block of state number `state`. `trained`: number of elements of all trained pieces,
+/// padding included.
 StatePlaces places_of(std::span<const StatePiece> pieces, std::size_t state, std::int64_t trained);
 
-/// Throws InputError unless `holds`. The message names the constant as flags do, its value, and the valid range.
+/// Throws InputError unless `holds`. The message contains the constant's flag, its value, and the valid range.
 void require_constant(bool holds, std::string_view name, double value, std::string_view range);
 
-/// Says in words what a type lacks to be an optimizer. Call it where the type is first used.
+/// Gives a readable compile error for each requirement of an optimizer that a type does not meet. Call it where the
+/// type is first used.
 template <class O>
 consteval bool check_optimizer() {
   static_assert(

@@ -16,13 +16,13 @@ namespace fsdp::optim {
 /// g = gradient + weight_decay * w; m = momentum * m + g; w -= lr * (nesterov ? g + momentum * m : m).
 /// Decay is coupled, as in PyTorch's SGD. Source: Sutskever et al. 2013.
 struct Sgd {
-  double momentum = 0.9;    ///< decay of the sum of gradients; 0: no state
-  bool nesterov = false;    ///< looks ahead along the momentum
-  double weight_decay = 0;  ///< for parameters that decay
+  double momentum = 0.9;    ///< decay of the sum of gradients; with 0 there is no state
+  bool nesterov = false;    ///< whether to use Nesterov momentum
+  double weight_decay = 0;  ///< applied to parameters with weight decay
 
   static constexpr std::string_view name() { return "sgd"; }
   static constexpr Grain grain() { return Grain::elements; }
-  static constexpr bool reads_decay = true;  ///< by Parameter::decay_of
+  static constexpr bool reads_decay = true;  ///< from Parameter::decay_of
 
   std::span<const std::string_view> states(const Parameter&) const {
     static constexpr std::array<std::string_view, 1> names = {"momentum"};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Sharded parameters, gradients and optimizer state for code that has tensors, forward and backward of its own.
+/// Sharded parameters, gradients and optimizer state for user-defined tensors, forward and backward.
 ///
 ///     fsdp::Sharded<Stack> module(communicator, {{"encoder", {{"w", {64, 128}}, {"b", {64}}}}});
 ///     module.initialize(seed);
@@ -10,8 +10,8 @@
 ///     pass.finish();
 ///     module.step(loss, {.lr = 1e-3});
 ///
-/// One object belongs to one rank, and calls on it come from one thread at a time. It prints nothing, ends no process,
-/// reads no environment and keeps no setting of a thread: errors are exceptions.
+/// One object belongs to one rank, and calls on it come from one thread at a time. It does not print, exit the process,
+/// read environment variables or change thread settings permanently. Errors are exceptions.
 #pragma once
 
 #include <tessera/fsdp/core/language.hpp>  // before all others
@@ -53,60 +53,60 @@ namespace fsdp {
 /// Settings of a Sharded.
 template <class Optimizer = optim::AdamW>
 struct ShardedSettings {
-  std::vector<Order> orders = {};  ///< chosen by index; empty: the chain of all units that are gathered
-  /// Most in a step; `train` may be given fewer. A step has at most 2^20 computations. Where a step is cut into pieces
-  /// (Reproducible), pieces and ranks determine the number, and this is 1 or that number.
+  std::vector<Order> orders = {};  ///< orders of passes, selected by index; empty: the chain of all gathered units
+  /// Maximum number of micro-batches in a step; `train` may be given fewer. A step has at most 2^20 computations. If a
+  /// step is cut into pieces (Reproducible), pieces and ranks determine the number, and this must be 1 or that number.
   int micro_batches = 1;
-  Optimizer optimizer = {};                ///< with its constants
-  device::StepRules rules = {};            ///< clipping, and whether steps with overflowing gradients are skipped
-  UnitOptions unit_options = {};           ///< frozen and replicated names, groups of parameters, merging of units
-  int threads = 1;                         ///< of the library's own operations: optimizer and copies
-  bool fixed_slots = true;                 ///< see sharding::Problem
-  std::int64_t budget = 0;                 ///< most bytes of this rank; 0: no limit
-  LendMemory lend = {};                    ///< see ModuleSettings
-  std::vector<Statistic> statistics = {};  ///< small tensors that are no parameters
+  Optimizer optimizer = {};       ///< the optimizer with its constants
+  device::StepRules rules = {};   ///< gradient clipping, and whether steps with overflowing gradients are skipped
+  UnitOptions unit_options = {};  ///< frozen and replicated names, groups of parameters, merging of units
+  int threads = 1;                ///< number of threads of the library's own operations: optimizer and copies
+  bool fixed_slots = true;        ///< see sharding::Problem
+  std::int64_t budget = 0;        ///< maximum number of bytes of this rank; 0 for no limit
+  LendMemory lend = {};           ///< see ModuleSettings
+  std::vector<Statistic> statistics = {};  ///< small tensors that are not parameters
 };
 
-/// Bytes that a rank holds.
+/// Bytes of memory of a rank.
 struct PlannedBytes {
-  device::BytesByKind bytes{};  ///< by kind; scratch includes the arena
-  std::int64_t arena = 0;       ///< of the library's temporary tensors
+  device::BytesByKind bytes{};  ///< bytes by kind; scratch includes the arena
+  std::int64_t arena = 0;       ///< bytes of the library's temporary tensors
 
-  /// Sum of the bytes of all kinds.
+  /// Returns the sum of the bytes of all kinds.
   std::int64_t sum() const;
   friend bool operator==(const PlannedBytes&, const PlannedBytes&) = default;
 };
 
 namespace detail {
 
-/// Throws InputError on all ranks unless all have the same optimizer, rules and statistics.
+/// Throws InputError on all ranks unless all ranks have the same optimizer, rules and statistics.
 void require_same_settings(const comm::Ranks& ranks, std::string_view optimizer, const NamedValues& constants,
                            const device::StepRules& rules, const std::vector<Statistic>& statistics);
 
-/// Throws MemoryError if `planned` is more than a budget that is not 0.
+/// Throws MemoryError if `planned` exceeds `budget`; a budget of 0 is no limit.
 void require_budget(const PlannedBytes& planned, std::int64_t budget, int rank);
-/// Returns the chain of all units that are gathered.
+/// Returns the chain of all gathered units.
 std::vector<Order> chain_of(const std::vector<Unit>& units);
-/// Sets the micro-batches of passes from the strategy's `pieces`, if it has any. Throws InputError for pieces and
-/// statistics.
+/// Sets the number of micro-batches of passes from the strategy's `pieces`, if it cuts steps into pieces. Throws
+/// InputError if there are both pieces and statistics.
 void set_pieces(PassPlan& passes, int pieces, int ranks, const std::vector<Statistic>& statistics);
-/// Throws LogicError while a pass is under way: weights are then in use.
+/// Throws LogicError during a pass, since weights are then in use.
 void require_no_pass(const PassProgress& progress, const char* what);
 /// Throws LogicError unless a training pass has finished since the last step.
 void require_gradients(const PassProgress& progress);
-/// Throws LogicError unless there is a loss for each piece of the step that this rank computed; there may be fewer of a
-/// pass that was forfeited.
+/// Throws LogicError unless there is a loss for each piece of the step that this rank computed. A forfeited pass may
+/// have fewer losses.
 void require_losses(std::size_t losses, ModuleState& module);
-/// How many losses this rank gives: one for each piece, or one for all.
+/// Returns the number of losses that this rank passes: one for each piece, or one for the whole step.
 int own_losses(const ModuleState& module);
-/// Elements of the losses on the device: one for each micro-batch where a step is cut into pieces.
+/// Returns the number of losses on the device: one for each micro-batch if a step is cut into pieces, else 1.
 std::int64_t losses_of(const ModuleState& module);
 /// Throws InputError unless a whole tensor has as many elements as the parameter.
 void require_elements(const Parameter& parameter, std::size_t given);
-/// Throws DivergedError: step number `step` was stopped.
+/// Throws DivergedError, which reports that step number `step` was stopped.
 [[noreturn]] void throw_diverged(std::int64_t step, const device::StepDecision& decision);
 
-/// The memory of a step's losses, and what a module holds.
+/// Return the memory of a step's losses, and the bytes of memory of a module.
 /// @{
 template <class Module>
 auto loss_block_of(Module& module) {
@@ -131,8 +131,8 @@ PlannedBytes planned_bytes(typename Meta::Comm& simulated, const std::vector<Uni
   return held_by(module);
 }
 
-/// `how`: `extern template` or `template`. src/fsdp/optim/meta_cpu.cpp compiles those on Cpu with the default
-/// optimizer.
+/// `how`: `extern template` or `template`. src/fsdp/optim/meta_cpu.cpp instantiates the functions for Cpu with the
+/// default optimizer.
 #define FSDP_PLANNED_BYTES(how, Precision)                                                           \
   how PlannedBytes planned_bytes<PlainMetaStack<device::Cpu, Precision>>(                            \
       comm::Simulated<device::MetaOf<device::Cpu>>&, const std::vector<Unit>&, const PlainSharding&, \
@@ -142,7 +142,7 @@ FSDP_PLANNED_BYTES(extern template, Bf16Mixed)
 
 }  // namespace detail
 
-/// Units of named tensors and their optimizer, sharded over the ranks of a communicator. See the head of this file.
+/// Units of named tensors and their optimizer, sharded over the ranks of a communicator. See the file comment.
 template <class StackT, class OptimizerT = optim::AdamW>
 class Sharded {
   static_assert(check_stack<StackT>(),
@@ -159,10 +159,9 @@ class Sharded {
   using Settings = ShardedSettings<OptimizerT>;
 
   /// Plans, checks the schedules of all passes, compares them over ranks and allocates; a step allocates no tensor
-  /// memory. Weights have no values until one of `initialize`, `fill`, `set` or a checkpoint gives them. Collective.
-  /// Throws InputError on all ranks if units, orders and strategy do not fit together or differ between ranks, and
-  /// MemoryError, before anything is allocated, if a rank would hold more than its budget. `communicator` must outlive
-  /// it.
+  /// memory. Weights are undefined until `initialize`, `fill`, `set` or a checkpoint sets them. Collective. Throws
+  /// InputError on all ranks if units, orders and strategy do not fit together or differ between ranks, and
+  /// MemoryError, before anything is allocated, if a rank would exceed its budget. `communicator` must outlive it.
   Sharded(Comm& communicator, const std::vector<Unit>& units, const Strategy& strategy = {}, Settings settings = {})
       : planned_(agreed_plan(communicator, units, strategy, settings)),
         module_(communicator, units, strategy,
@@ -172,24 +171,24 @@ class Sharded {
         loss_block_(detail::loss_block_of(module_)),
         loss_(reinterpret_cast<double*>(loss_block_.data()), {detail::losses_of(module_)}),
         losses_on_host_(detail::losses_of(module_)) {
-    statistics_.initialize(0);  // for weights that are not initialized, but filled, set or loaded
+    statistics_.initialize(0);  // covers weights that are filled, set or loaded instead of initialized
   }
 
-  /// Returns what rank `rank` of `ranks` would hold. Allocates nothing, and needs no communicator.
+  /// Returns the bytes of memory that rank `rank` of `ranks` would need. Allocates nothing, and needs no communicator.
   static PlannedBytes plan(int ranks, int rank, const std::vector<Unit>& units, const Strategy& strategy = {},
                            const Settings& settings = {}) {
     using Meta = MetaModuleStack<Stack>;
-    typename Meta::Comm simulated(comm::simulated_world<Comm>(ranks, rank));  // checks the numbers of ranks
+    typename Meta::Comm simulated(comm::simulated_world<Comm>(ranks, rank));  // validates the numbers of ranks
     return detail::planned_bytes<Meta>(simulated, units, described<Stack, Meta>(strategy),
                                        settings_of(units, strategy, ranks, settings, 0), settings.optimizer,
                                        settings.rules, settings.statistics);
   }
 
-  /// Set the weights. `initialize`: as functions of seed, name and index. `fill`: by a callback, for this rank's ranges
-  /// alone. `set`: from a whole tensor, of which each rank takes its part. All ranks must give the same. This is
-  /// compared under Options::checks alone, where the three are collective: InputError on all ranks for another seed or
-  /// other values of a whole tensor, before anything is written, and for `fill` if replicas were given other values.
-  /// Throws InputError for an unknown name or another number of elements, LogicError inside of a pass.
+  /// Set the weights. `initialize` computes them from seed, name and index. `fill` calls a callback, only for this
+  /// rank's ranges. `set` copies this rank's part of a whole tensor. All ranks must pass the same arguments, which is
+  /// checked only with Options::checks. The three are then collective and throw InputError on all ranks: for different
+  /// seeds or whole tensors before anything is written, and for `fill` if replicas received different values. Throw
+  /// InputError for an unknown name or a wrong number of elements, and LogicError during a pass.
   /// @{
   void initialize(std::uint64_t seed) {
     detail::require_no_pass(module_.progress(), "initialize");
@@ -231,8 +230,8 @@ class Sharded {
                          [&](const Parameter& parameter, Tensor<const float> values) { f(parameter, values); });
   }
 
-  /// Begins a pass; see Pass. A training pass makes all micro-batches of a step (0: as many as planned), one that
-  /// evaluates makes one, forward only.
+  /// Begin a pass; see Pass. A training pass computes all micro-batches of a step (0: as many as planned). An
+  /// evaluation pass computes one micro-batch, forward only.
   /// @{
   Pass<Stack> train(int micro_batches = 0, int order = 0) {
     return Pass<Stack>(module_, sharding::Pass::train, order, micro_batches);
@@ -240,12 +239,13 @@ class Sharded {
   Pass<Stack> evaluate(int order = 0) { return Pass<Stack>(module_, sharding::Pass::evaluate, order); }
   /// @}
 
-  /// Sums losses and squared gradients over ranks, clips, decides and steps, and returns the decision: the same on all
-  /// ranks. `loss`: this rank's sum; where a step is cut into pieces, `losses` has one for each piece that this rank
-  /// computed, in their order. `inputs` must be the same on all ranks. Collective. If a rank forfeited the pass, the
-  /// step is skipped. Throws LogicError unless a training pass has finished since the last step, and for another number
-  /// of losses; InputError for a learning rate that is not finite or not given, and DivergedError if loss or
-  /// gradient are not finite: no weight has then changed, and training may go on.
+  /// Sums losses and squared gradients over ranks, clips, decides whether to skip the step, updates the weights, and
+  /// returns the decision, the same on all ranks. `loss`: this rank's loss sum. If a step is cut into pieces, `losses`
+  /// has one sum for each piece that this rank computed, in the order of the pieces. `inputs` must be the same on all
+  /// ranks. Collective. If a rank forfeited the pass, the step is skipped. Throws LogicError unless a training pass has
+  /// finished since the last step, and for a wrong number of losses; InputError for a learning rate that is not finite
+  /// or not set; and DivergedError if loss or gradient are not finite: the weights are then unchanged, and training may
+  /// continue.
   /// @{
   device::StepDecision step(double loss, const device::StepInputs& inputs) {
     // After a forfeited pass, a rank without a piece passes no loss.
@@ -265,7 +265,7 @@ class Sharded {
     detail::throw_diverged(optimizer_.steps(), decision);
   }
   /// @}
-  /// The same without waiting for the device, with the losses in `loss()`; after a loss or gradient that is not finite
+  /// The non-blocking form of `step`, which reads the losses in `loss()`. After a loss or gradient that is not finite,
   /// all later steps are skipped (StepDecision::stopped).
   void queue_step(const device::StepInputs& inputs) {
     detail::require_gradients(module_.progress());
@@ -273,16 +273,17 @@ class Sharded {
     update();
     end_step();
   }
-  /// `queue_step` in parts, for a pass and its step as one graph. `begin_step` sends the inputs and `end_step` fetches
-  /// the decision; `update`, after the pass, is the same work in every step:
+  /// `queue_step` in three parts, to capture a pass and its step as one graph. `begin_step` copies the inputs to the
+  /// device and `end_step` copies the decision to the host; `update`, after the pass, enqueues the same work in every
+  /// step:
   ///
   ///     module.begin_step({.lr = 1e-3});
   ///     if (first) graph = Device::capture(module.stream(), [&] { compute(module.train()); module.update(); });
   ///     graph.launch(module.stream());
   ///     module.end_step();
   ///
-  /// Queue one step before the capture. Ranks capture and launch together, and no other pass that trains may come in
-  /// between. A step that is launched cannot be forfeited.
+  /// Queue one step before the capture. All ranks must capture and launch together, and no other training pass may run
+  /// in between. A launched step cannot be forfeited.
   /// @{
   void begin_step(const device::StepInputs& inputs) { optimizer_.control().begin(inputs); }
   void update() {
@@ -293,17 +294,17 @@ class Sharded {
   }
   void end_step() { optimizer_.control().end(); }
   /// @}
-  /// The decision of the last step, or of the one before it. Waits for the device.
+  /// Returns the decision of the last step (`behind` = 0), or of the step before it (1). Waits for the device.
   const device::StepDecision& result(int behind = 0) { return optimizer_.control().decision(behind); }
-  /// This rank's sum of losses [1], where the device reads it; where a step is cut into pieces, one for each
-  /// micro-batch, 0 where the rank has no piece.
+  /// Returns this rank's loss sum [1], in memory that the device can read. If a step is cut into pieces, there is one
+  /// for each micro-batch, which is 0 if the rank has no piece.
   Tensor<double> loss() { return loss_; }
 
-  /// A statistic's values, where the device reads them: whole on this rank, and merged with the other ranks' by each
-  /// step. Throws InputError for an unknown name.
+  /// Returns a statistic's values in memory that the device can read. They are whole on this rank, and each step merges
+  /// them with the values of the other ranks. Throws InputError for an unknown name.
   Tensor<float> statistic(std::string_view name) { return statistics_.values(name); }
 
-  /// The parts that it consists of, the compute stream, and this rank's parts of weights and gradients at rest.
+  /// Return the components of this object, the compute stream, and this rank's shards of weights and gradients.
   /// @{
   Module& module() { return module_; }
   Optimizer& optimizer() { return optimizer_; }
@@ -311,13 +312,13 @@ class Sharded {
   typename Device::Stream& stream() { return module_.stream(); }
   const std::vector<typename Module::ParameterShard>& shards() const { return module_.shards(); }
   /// @}
-  /// Bytes of this rank as planned, and as held: equal once a step has been made.
+  /// Return the planned bytes of this rank, and the allocated bytes. They are equal after the first step.
   /// @{
   const PlannedBytes& planned() const { return planned_; }
   PlannedBytes held() { return detail::held_by(module_); }
   /// @}
-  /// Calls and bytes of collectives, by axis and kind; see ShardedModule::traffic. Those of a graph that the caller
-  /// captures are counted once, at the capture.
+  /// Returns calls and bytes of collectives, by axis and kind; see ShardedModule::traffic. The collectives of a graph
+  /// that the caller captures are counted once, at the capture.
   comm::MeshTraffic traffic() { return module_.traffic(); }
 
  private:
@@ -334,7 +335,7 @@ class Sharded {
     detail::set_pieces(made.passes, sharding::facts_of(strategy).pieces, ranks, settings.statistics);
     return made;
   }
-  /// An error of one rank is thrown on all: else they would wait for it.
+  /// Throws an error of one rank on all ranks, which would otherwise wait for that rank.
   static PlannedBytes agreed_plan(Comm& communicator, const std::vector<Unit>& units, const Strategy& strategy,
                                   const Settings& settings) {
     const PlannedBytes planned = comm::together(communicator, "plan", [&] {
@@ -351,7 +352,7 @@ class Sharded {
   Optimizer optimizer_;
   Statistics<Module> statistics_;
   device::Block<Device> loss_block_;
-  Tensor<double> loss_;  // [1], or [micro_batches] where a step is cut into pieces
+  Tensor<double> loss_;  // [1], or [micro_batches] if a step is cut into pieces
   device::HostCopy<Device, double> losses_on_host_;
 };
 

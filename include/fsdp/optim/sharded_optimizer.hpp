@@ -20,7 +20,7 @@
 
 namespace fsdp::optim {
 
-/// Refuses an optimizer of whole tensors with a strategy that cuts them.
+/// Gives a compile error for an optimizer that needs whole tensors with a strategy that cuts tensors.
 template <class Optimizer, class Sharding>
 consteval bool check_whole_tensors() {
   static_assert(!needs_whole_tensors<Optimizer> || tensors_whole<Sharding>,
@@ -30,8 +30,8 @@ consteval bool check_whole_tensors() {
   return true;
 }
 
-/// The states of an optimizer and the decisions of its steps: the part of ShardedOptimizer that depends on `Types`
-/// (ModuleTypes) alone. States live where the main weights do: on the device, or in the offload space.
+/// The states of an optimizer and the decisions of its steps: the part of ShardedOptimizer that depends only on `Types`
+/// (ModuleTypes). States are stored next to the main weights: on the device, or in the offload space.
 template <class Types>
 class ShardedStates {
  public:
@@ -40,15 +40,15 @@ class ShardedStates {
   using Shard = typename Module::ParameterShard;
   using Compute = typename Module::Compute;
 
-  /// The decisions of the steps: skipped or not, loss, norm, learning rate.
+  /// Return the decisions of the steps: skipped or not, loss, norm, learning rate.
   /// @{
   StepControl<Types>& control() { return control_; }
   const StepControl<Types>& control() const { return control_; }
   /// @}
-  /// Number of steps enqueued so far, skipped ones included.
+  /// Returns the number of steps enqueued so far, skipped steps included.
   std::int64_t steps() const { return control_.steps(); }
-  /// The states of the module's shard number `shard`, in the order of their names. Each has the shard's elements, in
-  /// the parameter's shape if the shard is the whole parameter.
+  /// Returns the states of the module's shard number `shard`, in the order of their names. Each has the shard's
+  /// elements, in the parameter's shape if the shard is the whole parameter.
   std::span<const Tensor<float>> states(std::size_t shard) const { return views_[shard]; }
 
  protected:
@@ -64,8 +64,8 @@ class ShardedStates {
 
   /// Allocates one block per state, for `pieces`, which are the module's shards.
   void place_states(const std::vector<StatePiece>& pieces);
-  /// If main weights are offloaded: allocates memory for the chunks in which shards are stepped, of which each may be
-  /// `whole`.
+  /// If main weights are offloaded, allocates memory for the chunks in which shards are stepped. `whole`: whether a
+  /// chunk must have room for a whole shard.
   void stage(bool whole);
   /// Returns the parameter's shape if the shard is the whole parameter, else [elements of the shard].
   static Shape shape_of(const Shard& shard);
@@ -74,7 +74,7 @@ class ShardedStates {
   StepControl<Types> control_;
   std::vector<Block> states_;                      // [states]
   std::vector<std::vector<Tensor<float>>> views_;  // [pieces][states of the shard]
-  Block staging_;                                  ///< if offloaded: a chunk of gradients, then of stepped weights
+  Block staging_;                                  ///< with offloading: a chunk of gradients, then of updated weights
   std::int64_t chunk_ = 0;
 
  private:
@@ -124,7 +124,7 @@ Shape ShardedStates<Types>::shape_of(const Shard& shard) {
   return shard.main.numel() == whole.numel() ? whole : shard.main.shape();
 }
 
-/// An optimizer that steps what this rank holds of a module, and its states.
+/// An optimizer that steps this rank's shards of a module, and its states.
 template <class StackT, class OptimizerT = RunTimeOptimizer>
 class ShardedOptimizer : public ShardedStates<TypesOf<StackT>> {
   using States = ShardedStates<TypesOf<StackT>>;
@@ -145,7 +145,7 @@ class ShardedOptimizer : public ShardedStates<TypesOf<StackT>> {
                 "const");
   static_assert(check_whole_tensors<Optimizer, typename Stack::Sharding>());
 
-  /// `module` must outlive it. Throws InputError for an invalid constant, or if an optimizer that was chosen at run
+  /// `module` must outlive it. Throws InputError for an invalid constant, or if an optimizer that was selected at run
   /// time needs whole tensors and the strategy cuts them.
   ShardedOptimizer(Module& module, const Optimizer& optimizer, const device::StepRules& rules = {})
       : States(module, rules), optimizer_(optimizer) {
@@ -161,10 +161,10 @@ class ShardedOptimizer : public ShardedStates<TypesOf<StackT>> {
     this->stage(optimizer_.grain() == Grain::tensors);
   }
 
-  /// The constants.
+  /// Returns the optimizer with its constants.
   const Optimizer& optimizer() const { return optimizer_; }
   /// Enqueues one optimizer step on the module's gradients. `loss`: this rank's losses on the device, one for each
-  /// micro-batch or one for all (Executor::loss).
+  /// micro-batch or one for the whole step (Executor::loss).
   void step(Tensor<const double> loss, const device::StepInputs& inputs) {
     control_.begin(inputs);
     update(loss);
@@ -177,7 +177,7 @@ class ShardedOptimizer : public ShardedStates<TypesOf<StackT>> {
       if (module_->is_stepped(module_->shards()[i])) update_shard(i);
   }
 
-  /// The names of a shard's states; none if it is frozen.
+  /// Returns the names of a shard's states; empty if the shard is frozen.
   std::span<const std::string_view> state_names(const Shard& shard) const {
     return shard.trainable ? std::span<const std::string_view>(optimizer_.states(*shard.parameter))
                            : std::span<const std::string_view>();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Small tensors that are no parameters: running means of batch norm, counters, codebooks.
+/// Small tensors that are not parameters: running means of batch norm, counters, codebooks.
 #pragma once
 
 #include <cstddef>
@@ -24,29 +24,30 @@
 
 namespace fsdp {
 
-/// A tensor of floats that is whole on every rank and that the caller writes between passes. Checkpoints hold it.
+/// A tensor of floats that is replicated on every rank and that the caller writes between passes. Checkpoints contain
+/// it.
 struct Statistic {
-  /// What a step does with the ranks' values.
+  /// How a step merges the ranks' values.
   enum class Merge : std::uint8_t {
-    own,    ///< leaves each rank its own; a checkpoint has rank 0's
-    mean,   ///< gives all the mean, summed in rank order
-    first,  ///< gives all rank 0's
+    own,    ///< each rank retains its own values; a checkpoint contains those of rank 0
+    mean,   ///< all ranks receive the mean, summed in rank order
+    first,  ///< all ranks receive the values of rank 0
   };
-  std::string name;  ///< in checkpoints; no parameter's
+  std::string name;  ///< name in checkpoints, different from all parameters' names
   Shape shape;
   Initial initial = Initial::zeros;
   Merge merge = Merge::mean;
 };
 
-/// Statistics one after the other in one block of memory: the part of Statistics that does not depend on a stack's
+/// Statistics one after the other in one block of memory: the part of Statistics that is independent of a stack's
 /// types.
 class StatisticList {
  public:
-  /// What was declared.
+  /// Returns the declared statistics.
   const std::vector<Statistic>& list() const { return list_; }
 
  protected:
-  /// Throws InputError for a name that is taken.
+  /// Throws InputError for a name that is already in use.
   StatisticList(std::vector<Statistic> list, GroupList groups);
   StatisticList(StatisticList&&) noexcept = default;
   StatisticList& operator=(StatisticList&&) noexcept = default;
@@ -54,12 +55,12 @@ class StatisticList {
 
   /// Returns the index of a statistic. Throws InputError for an unknown name.
   std::size_t index_of(std::string_view name) const;
-  /// Returns a statistic as a parameter, by which its initial values are found.
+  /// Returns a parameter that describes a statistic, from which its initial values are computed.
   Parameter parameter(std::size_t index) const;
 
   std::vector<Statistic> list_;
-  std::vector<std::int64_t> starts_;  ///< first element of each
-  std::int64_t elements_ = 0;         ///< of all, padding included
+  std::vector<std::int64_t> starts_;  ///< [statistics]; index of each one's first element
+  std::int64_t elements_ = 0;         ///< number of elements of all statistics, padding included
 };
 
 /// A rank's statistics in one block of memory.
@@ -69,7 +70,7 @@ class Statistics : public StatisticList {
   using Comm = typename Module::Comm;
   using Device = typename Module::Device;
 
-  /// `module` must outlive it. Throws InputError for a name that is taken.
+  /// `module` must outlive it. Throws InputError for a name that is already in use.
   Statistics(Module& module, std::vector<Statistic> list)
       : StatisticList(std::move(list), module.group_list()), module_(&module) {
     if (elements_ > 0)
@@ -77,7 +78,7 @@ class Statistics : public StatisticList {
     list_merged();
   }
 
-  /// Return a statistic's values, where the device reads them. Throw InputError for an unknown name.
+  /// Return a statistic's values, in memory that the device can read. Throw InputError for an unknown name.
   /// @{
   Tensor<float> values(std::string_view name) const { return values(index_of(name)); }
   Tensor<float> values(std::size_t index) const {
@@ -85,7 +86,7 @@ class Statistics : public StatisticList {
   }
   /// @}
 
-  /// Sets initial values, which depend on seed, name and index alone.
+  /// Sets initial values, which depend only on seed, name and index.
   void initialize(std::uint64_t seed) {
     for (std::size_t i = 0; i < list_.size(); ++i) {
       device::OnHost<Device, float> host(module_->stream(), flat(i), device::Fetch::nothing);
@@ -94,7 +95,7 @@ class Statistics : public StatisticList {
     }
   }
 
-  /// Merges the ranks' values by one collective, as work enqueued on the compute stream. Collective.
+  /// Enqueues one collective on the compute stream that merges the ranks' values. Collective.
   void merge() {
     Comm& communicator = module_->communicator();
     if (communicator.size() == 1 || merged_.empty()) return;
@@ -117,7 +118,7 @@ class Statistics : public StatisticList {
     const Tensor<float> whole = values(index);
     return {whole.data(), {whole.numel()}};
   }
-  /// Lists the segments of an all-reduce: rank 0's piece is everything.
+  /// Lists the segments of an all-reduce: rank 0's piece is the whole statistic.
   void list_merged() {
     const Comm& communicator = module_->communicator();
     counts_.resize(list_.size());
@@ -132,8 +133,8 @@ class Statistics : public StatisticList {
     }
   }
   Module* module_;
-  std::vector<std::vector<std::int64_t>> counts_;  ///< of the segments below
-  std::vector<comm::Segment<float>> merged_;       ///< those that a step merges
+  std::vector<std::vector<std::int64_t>> counts_;  ///< counts of the segments in `merged_`
+  std::vector<comm::Segment<float>> merged_;       ///< segments that a step merges
   device::Block<Device> block_;
 };
 

@@ -23,14 +23,15 @@
 
 namespace fsdp::optim {
 
-/// Computes the global L2 norm of the gradients and decides each step: the scale that clipping and loss scaling give,
-/// and whether the step is skipped. This takes one collective of a few numbers per rank. Squares are summed in double,
-/// in rank order, each element once, so that every rank makes the same decision. Where a step is cut into pieces
-/// (Reproducible), they are summed exactly, so that the number of ranks does not matter; the scale of these sums takes
-/// a collective of its own.
+/// Computes the global L2 norm of the gradients and decides each step: the gradient scale that results from clipping
+/// and loss scaling, and whether the step is skipped. This takes one collective of a few numbers per rank. Squares are
+/// summed in double, in rank order, each element once, so that every rank makes the same decision. If a step is cut
+/// into pieces (Reproducible), squares are summed exactly, so that the result is independent of the number of ranks;
+/// the scale of these sums requires an additional collective.
 ///
-/// Groups of parameters (OptimizerGroup) may have another learning rate and be clipped by a norm of their own, which
-/// the global norm leaves out. There is a decision for each combination; all are to step, or all to skip.
+/// Groups of parameters (OptimizerGroup) may have a different learning rate and be clipped by a separate norm. The
+/// global norm omits the gradients of separately clipped groups. There is one decision for each combination; either all
+/// of them step or all skip.
 template <class Types>
 class StepControl {
  public:
@@ -41,24 +42,25 @@ class StepControl {
   /// `module` must outlive it. Throws InputError for a clip that is negative or not finite.
   StepControl(Module& module, const device::StepRules& rules);
 
-  /// Number of steps queued since the start of the run.
+  /// Returns the number of steps enqueued since the start of the run.
   std::int64_t steps() const { return count_.steps(); }
-  /// Continues a run after `steps` steps. `taken`: how many changed the weights of each class (`taken()`).
+  /// Resumes a run after `steps` steps. `taken`: the number of steps that changed the weights of each class
+  /// (`taken()`).
   void resume(std::int64_t steps, std::span<const std::int64_t> taken);
-  /// The same for a run whose orders train the same groups, with the number of its skipped steps.
+  /// The same for a run whose orders all train the same groups. `skipped`: the number of skipped steps.
   void resume(std::int64_t steps, std::int64_t skipped) { resume(steps, std::array{steps - skipped}); }
-  /// Number of steps that changed the weights of each class; groups trained by the same orders form a class. Blocks the
-  /// host until the last step is done.
+  /// Returns the number of steps that changed the weights of each class; groups trained by the same orders form a
+  /// class. Blocks the host until the last step is complete.
   std::vector<std::int64_t> taken();
-  /// Number of skipped steps of a run whose orders train the same groups. Blocks the host until the last step's
-  /// decision has arrived.
+  /// Returns the number of skipped steps of a run whose orders all train the same groups. Blocks the host until the
+  /// last step's decision has arrived.
   std::int64_t skipped() { return steps() == 0 ? 0 : steps() - decision().taken; }
 
-  /// Begins a step: sends its inputs to the device. `decide` and `end` must follow. Throws InputError for a learning
-  /// rate or a loss scale that is not finite; dry runs need none.
+  /// Begins a step: copies its inputs to the device. `decide` and `end` must follow. Throws InputError for a learning
+  /// rate or a loss scale that is not finite; dry runs ignore both.
   void begin(const device::StepInputs& inputs);
-  /// Enqueues the decision from the module's gradients; the same work for the device in every step. `losses` are this
-  /// rank's sums, on the device: one for each micro-batch, or one for all.
+  /// Enqueues the decision from the module's gradients; the same work for the device in every step. `losses` contains
+  /// this rank's loss sums, on the device: one for each micro-batch, or one for the whole step.
   void decide(Tensor<const double> losses);
   /// Ends the step: enqueues the copy of the decisions to the host.
   void end() {
@@ -67,20 +69,20 @@ class StepControl {
     last_[slot].fetch(module_->stream(), decisions_on_device());
   }
 
-  /// A number in device memory that is free between steps: the next step's inputs take its place.
+  /// Returns a scratch integer in device memory that is free between steps: the next step's inputs overwrite it.
   Tensor<std::int64_t> between_steps() const { return {reinterpret_cast<std::int64_t*>(block_.data()), {1}}; }
-  /// The last decision about a shard, in device memory: for work enqueued next.
+  /// Returns the last decision about a shard, in device memory, for work that is enqueued next.
   Tensor<Decision> on_device(const typename Module::ParameterShard& shard) const {
     return on_device(kinds_.index_of(module_->step_class(shard), *shard.parameter));
   }
   /// Returns the decision of the last step, or (`behind` = 1) of the step before it. Blocks the host until the device
-  /// has made it. Throws CollectiveError at the deadline, or if a rank has failed.
+  /// has computed it. Throws CollectiveError at the deadline, or if a rank has failed.
   const Decision& decision(std::int64_t behind = 0) { return arrived(0, behind); }
-  /// Returns whether the device has made that decision. Does not block.
+  /// Returns whether the device has computed that decision. Non-blocking.
   bool decided(std::int64_t behind = 0) const { return last_[count_.kept_slot(behind)].copied().happened(); }
-  /// Returns the norms of the unscaled gradients of the groups of parameters that are clipped apart, in their order.
-  /// Each is of the last step, up to the one that `decision` returns, that made gradients of the group; 0 if there is
-  /// none. Otherwise as `decision`.
+  /// Returns the norms of the unscaled gradients of the separately clipped groups of parameters, in order. Each norm
+  /// belongs to the last step that computed gradients of the group, not later than the step that `decision(behind)`
+  /// returns; 0 if there is no such step. Blocks and throws as `decision`.
   std::vector<double> norms_apart(std::int64_t behind = 0) {
     std::vector<double> norms;
     for (std::size_t norm = 1; norm <= static_cast<std::size_t>(kinds_.apart()); ++norm)
@@ -89,7 +91,7 @@ class StepControl {
   }
 
  private:
-  using Copy = device::HostCopy<Device, std::byte>;  ///< of all decisions, as they lie on the device
+  using Copy = device::HostCopy<Device, std::byte>;  ///< copy of all decisions, in their layout on the device
 
   std::int64_t decision_bytes() const {
     return (static_cast<std::int64_t>(kinds_.size()) - 1) * stride + std::int64_t{sizeof(Decision)};
@@ -101,20 +103,20 @@ class StepControl {
   static Decision& decision_in(const Copy& copy, std::size_t kind) {
     return *reinterpret_cast<Decision*>(copy.values().data() + static_cast<std::int64_t>(kind) * stride);
   }
-  /// Returns the decision with a norm's last value; that of the classes has norm 0.
+  /// Returns the decision that contains a norm's last value. With norm 0, returns the decision of the classes.
   const Decision& arrived(std::size_t norm, std::int64_t behind) {
     const std::size_t slot = count_.kept_slot(behind);
     comm::wait_for(module_->communicator(), last_[slot].copied(), {"a step's decision"});
     return decision_in(last_[slot], made_by_.of(slot, norm));
   }
 
-  static constexpr std::int64_t first_further_loss = 3;  ///< column of DecideStep::sums
+  static constexpr std::int64_t first_further_loss = 3;  ///< index of a column of DecideStep::sums
   static constexpr std::int64_t decision_offset = device::alignment;
-  static constexpr std::int64_t stride = device::alignment;  ///< from one decision to the next
+  static constexpr std::int64_t stride = device::alignment;  ///< bytes from one decision to the next
   static_assert(sizeof(Decision) <= stride);
   static_assert(sizeof(device::StepInputs) <= decision_offset);
 
-  /// Calls f(shard, number of its norm).
+  /// Calls f(shard, norm) for each stepped shard, with the index of the norm that clips it.
   template <class F>
   void for_each_stepped(const F& f) {
     for (const auto& shard : module_->shards())
@@ -127,9 +129,9 @@ class StepControl {
 
   Module* module_;
   device::StepRules rules_;
-  StepKinds kinds_;  ///< of decisions
+  StepKinds kinds_;  ///< kinds of decisions
   GatheredNumbers<typename Module::Comm> numbers_;
-  std::optional<GatheredNumbers<typename Module::Comm, std::int64_t>> largest_, exact_;  ///< where there are pieces
+  std::optional<GatheredNumbers<typename Module::Comm, std::int64_t>> largest_, exact_;  ///< if there are pieces
   device::Block<Device> block_;  // StepInputs, StepDecision [kinds]
   std::array<device::HostCopy<Device, device::StepInputs>, 2> inputs_;
   std::array<Copy, 2> last_{Copy(decision_bytes()), Copy(decision_bytes())};
@@ -175,7 +177,7 @@ template <class Types>
 void StepControl<Types>::begin(const device::StepInputs& inputs) {
   if constexpr (!Device::counts_only) check(inputs);
   auto& host_inputs = inputs_[count_.next_slot()];
-  comm::wait_for(module_->communicator(), host_inputs.copied(), {"a step's inputs"});  // two steps ago
+  comm::wait_for(module_->communicator(), host_inputs.copied(), {"a step's inputs"});  // the copy of two steps ago
   host_inputs.value() = inputs;
   host_inputs.send(module_->stream(), inputs_on_device());
 }
@@ -183,7 +185,7 @@ void StepControl<Types>::begin(const device::StepInputs& inputs) {
 template <class Types>
 void StepControl<Types>::decide(Tensor<const double> losses) {
   auto& stream = module_->stream();
-  const Tensor<double> own = numbers_.own();  // [3 + further micro-batches + norms apart]
+  const Tensor<double> own = numbers_.own();  // [3 + further micro-batches + separate norms]
   const std::int64_t micro_batches = own.numel() - kinds_.apart() - first_further_loss + 1;
   check_losses(losses.numel(), micro_batches);
   device::move<Device>(stream, losses.data(), own.data(), 1);
@@ -224,13 +226,13 @@ void StepControl<Types>::sum_exactly(device::DecideStep& decision) {
   for_each_stepped([&](const auto& shard, std::int64_t norm) {
     device::enqueue(stream, device::LargestMagnitude{.x = shard.gradient, .largest = largest.slice(norm, norm + 1)});
   });
-  decision.largest = largest_->gather(stream, {"largest gradient"});  // [ranks, 1 + norms apart]
+  decision.largest = largest_->gather(stream, {"largest gradient"});  // [ranks, 1 + separate norms]
   for_each_stepped([&](const auto& shard, std::int64_t norm) {
     device::enqueue(stream, device::FixedPointSquares{.x = shard.gradient,
                                                       .largest = decision.largest.slice_columns(norm, norm + 1),
                                                       .sum = sum.slice(2 * norm, 2 * norm + 2)});
   });
-  decision.exact = exact_->gather(stream, {"exact gradient norm"});  // [ranks, 2 (1 + norms apart)]
+  decision.exact = exact_->gather(stream, {"exact gradient norm"});  // [ranks, 2 (1 + separate norms)]
 }
 
 }  // namespace fsdp::optim

@@ -15,20 +15,20 @@
 
 namespace fsdp::nn {
 
-/// Query heads, and key-value heads that follow each other, so that the weights of both are slices. Empty: none of
-/// them.
+/// Contiguous ranges of query heads and of key-value heads, so that the weights of both are slices. Either range may be
+/// empty.
 struct HeadPiece {
   HeadRange q = {}, kv = {};
 };
 
-/// Which rows of q, k and v, and which columns of out, a range of query heads uses.
+/// Selects the rows of q, k and v, and the columns of out, that a range of query heads uses.
 struct AttentionSlices {
-  std::int64_t per_kv = 1;    ///< query heads that share a key-value head: Hq / Hkv
+  std::int64_t per_kv = 1;    ///< number of query heads that share a key-value head: Hq / Hkv
   std::int64_t head_dim = 0;  ///< d
 
-  /// Returns how many query heads of a rank share each key-value head of its matrices k and v. These have `kv_count`,
-  /// one after the other; the same one may come twice, if the rank's heads begin or end among its query heads. A part
-  /// reads some of them whole, or has some of the query heads of one.
+  /// Returns the number of a rank's query heads that share each key-value head of its matrices k and v. These matrices
+  /// have `kv_count` key-value heads, one after the other. A key-value head may be duplicated if the rank's range
+  /// begins or ends inside its group of query heads. A part either covers whole groups or a part of one group.
   std::int64_t group(const HeadRange& range) const {
     const std::int64_t of_rank = std::gcd(std::gcd(per_kv, range.rank_end - range.rank_begin), range.rank_begin);
     const std::int64_t part = range.size();
@@ -36,20 +36,21 @@ struct AttentionSlices {
   }
   /// Returns the number of key-value heads in the matrices of a rank.
   std::int64_t kv_count(const HeadRange& range) const { return (range.rank_end - range.rank_begin) / group(range); }
-  /// Returns which of these a part reads.
+  /// Returns the range of these key-value heads that a part reads.
   HeadRange kv_of(const HeadRange& range) const {
     const std::int64_t begin = range.begin - range.rank_begin, shared = group(range);
     return {begin / shared, (begin + range.size() - 1) / shared + 1};
   }
-  /// Whether a part is the first, or the last, of those that read its key-value heads.
+  /// Whether a part is the first, or the last, of the parts that read its key-value heads.
   /// @{
   bool begins_kv(const HeadRange& range) const { return (range.begin - range.rank_begin) % group(range) == 0; }
   bool ends_kv(const HeadRange& range) const { return (range.end - range.rank_begin) % group(range) == 0; }
   /// @}
 
-  /// Calls body(piece, its columns of the range's matrices) for each piece of each range: one, unless a key-value head
-  /// comes twice. In several parts query heads and key-value heads are pieces apart. `in`: the matrices q, k and v of
-  /// each range; k and v of several parts may be empty, and have no pieces then.
+  /// Calls body(piece, columns) for each piece of each range, with the piece's columns of the range's matrices. A range
+  /// is one piece unless a key-value head is duplicated. With several parts, query heads and key-value heads are
+  /// separate pieces. `in`: the matrices q, k and v of each range; with several parts, k and v may be empty and then
+  /// have no pieces.
   template <class T, class Body>
   void for_each_piece(std::span<const HeadRange> ranges, std::span<const std::array<Tensor<T>, 3>> in,
                       Body body) const {
@@ -73,7 +74,8 @@ struct AttentionSlices {
     }
   }
 
-  /// Returns the fields, weights or gradients, with the rows that a piece uses; those of which it uses none are absent.
+  /// Returns the fields, weights or gradients, cut to the rows that a piece uses. A field of which the piece uses no
+  /// rows is absent.
   template <class V>
   AttentionFields<V> of_piece(AttentionFields<V> fields, const HeadPiece& piece) const {
     const auto cut = [&](V& field, const HeadRange& range) {
@@ -92,7 +94,7 @@ struct AttentionSlices {
     return {fields.q, fields.k, fields.v, fields.q_bias, fields.k_bias, fields.v_bias, b[0], b[1], b[2]};
   }
 
-  /// Returns the fields with the columns of out that read a range.
+  /// Returns the fields, with `out` cut to the columns that read a range.
   template <class V>
   AttentionFields<V> of_output(AttentionFields<V> fields, const HeadRange& range) const {
     for (V* field : {&fields.out, &fields.out_path.a[0]})
@@ -101,7 +103,8 @@ struct AttentionSlices {
   }
 
  private:
-  // V is a Tensor or a GradientView. A slice of a gradient shares its flag, which write_in_parts has set.
+  // V is a Tensor or a GradientView. A slice of a gradient shares the gradient's `written` flag, which write_in_parts
+  // has set.
 
   template <class V>
   static bool present(const V& field) {

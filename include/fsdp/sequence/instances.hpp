@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Stages that are compiled into the library, as the modules of tessera/fsdp/nn/instances.hpp are.
+/// Explicit instantiations of stages that are compiled into the library, like the modules of
+/// tessera/fsdp/nn/instances.hpp.
 #pragma once
 
 #include <tessera/fsdp/nn/instances.hpp>

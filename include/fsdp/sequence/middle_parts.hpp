@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Into how many parts attention is cut where several ranks share sequences, as the tiling says.
+/// The number of parts in which attention is computed if several ranks share sequences, derived from the tiling.
 ///
-/// What is on its way between ranks grows with rows times heads. A tiling cuts rows; where it states a budget, heads
-/// are cut here so that no more bytes are on their way than would be if the tiling cut the rows.
+/// The bytes in flight between ranks grow with rows times heads. A tiling cuts rows. If it states a budget, heads are
+/// cut here so that no more bytes are in flight than if the tiling cut the rows.
 #pragma once
 
 #include <algorithm>
@@ -23,9 +23,10 @@
 
 namespace fsdp::plan {
 
-/// Returns the fewest parts of `heads` heads, all of `rows` rows, of which two, as many as are on their way at a time,
-/// take no more than `tile_rows` rows of all heads; as many parts as heads if none do, but one of two heads, since two
-/// parts are both of them. `allows(parts)`: whether the heads may be cut so.
+/// Cuts `heads` heads of `rows` rows into the fewest parts such that two parts, the number in flight at a time, need no
+/// more memory than `tile_rows` rows of all heads. Returns that number of parts, or `heads` if no number suffices.
+/// Returns 1 for up to two heads, since two parts would then hold all of them. `allows(parts)`: whether the heads may
+/// be cut into `parts` parts.
 template <class Allows>
 int parts_like_tiles(std::int64_t heads, std::int64_t rows, std::int64_t tile_rows, Allows allows) {
   if (tile_rows >= rows || heads <= 2) return 1;
@@ -35,14 +36,14 @@ int parts_like_tiles(std::int64_t heads, std::int64_t rows, std::int64_t tile_ro
   return static_cast<int>(heads);
 }
 
-/// Returns shape.middle_parts, or if it is 0 what the tiling says for micro-batches of `rows` rows: one part unless it
-/// states a budget. It cuts no heads apart for which common inputs would be exchanged twice. A model that cannot share
-/// sequences has one part: who builds it says why (check_shared_sequences).
+/// Returns shape.middle_parts, or if it is 0 the number that the tiling determines for micro-batches of `rows` rows:
+/// one part unless it states a budget. Heads are not separated if common inputs would then be exchanged twice. Returns
+/// 1 for a model that cannot share sequences; check_shared_sequences reports the reason when the model is built.
 template <class Model, tiling::Tiling Tiling>
 int middle_parts(const Model& model, const Tiling& tiling, const RunShape& shape, std::int64_t rows) {
   if (shape.middle_parts != 0 || shape.ranks_per_sequence == 1) return std::max(shape.middle_parts, 1);
   if (!tiling::states_budget(tiling)) return 1;
-  // Calls body(block, its heads on the first rank) for each block that states its stages.
+  // Calls body(block, heads) for each block that defines its stages, with its heads on the first rank.
   const auto for_each_staged = [&](auto body) {
     for (int i = 0; i < model.blocks(); ++i)
       nn::visit_kind(model.block(i), [&](const auto& of_model) {
@@ -51,18 +52,18 @@ int middle_parts(const Model& model, const Tiling& tiling, const RunShape& shape
           body(staged(of_model), nn::HeadRange{0, staged(of_model).shares() / shape.ranks_per_sequence});
       });
   };
-  // The columns of a range: of inputs of its own, and of common ones.
+  // Returns the number of columns of a range: of its own inputs, and of common inputs.
   const auto columns_of = []<class Block>(const Block& block, const nn::HeadRange& range) {
     const auto columns = block.input_columns(range);
     const auto common = columns.end() - nn::common_inputs<Block>();
     return std::pair(std::accumulate(columns.begin(), common, std::int64_t{0}),
                      std::accumulate(common, columns.end(), std::int64_t{0}));
   };
-  std::int64_t heads = 0, bytes = 0;  // of a rank; of a row of all heads, on its way
+  std::int64_t heads = 0, bytes = 0;  // heads of a rank; bytes in flight per row of all heads
   for_each_staged([&](const auto& block, const nn::HeadRange& own) {
     heads = std::gcd(heads, own.size());
     if (own.size() == 0) return;
-    // The inputs in own rows and in own heads, and the output in own heads.
+    // The inputs in both placements (own rows and own heads), and the output in own heads.
     const std::int64_t columns = 2 * columns_of(block, own).first + block.output_columns(own);
     bytes = std::max(bytes, columns * std::int64_t{sizeof(typename Model::Stack::Local::Compute)});
   });
@@ -71,7 +72,7 @@ int middle_parts(const Model& model, const Tiling& tiling, const RunShape& shape
   std::optional<tiling::TilePlan> tiles;
   try {
     tiles = tiling.plan(problem);
-  } catch (const InputError&) {  // no tile of rows is short enough: heads are cut as far as they can be
+  } catch (const InputError&) {  // no tile of rows is short enough: use the largest number of parts
   }
   const std::int64_t tile_rows = tiles ? tiling::checked(problem, *std::move(tiles)).longest_tile() : 1;
   return parts_like_tiles(heads, rows, tile_rows, [&](std::int64_t parts) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The exchanges of a unit's activations that are on their way between its stages.
+/// The exchanges of a unit's activations that are in flight between its stages.
 #pragma once
 
 #include <array>
@@ -16,25 +16,25 @@
 
 namespace fsdp {
 
-/// Exchanges of one unit: of each kind one for each part of its middle.
+/// Exchanges of one unit: for each kind, one exchange for each part of its middle.
 template <class Comm, class T>
 class SequenceExchanges {
  public:
   using Stream = typename Comm::Device::Stream;
-  using Counts = std::vector<std::vector<std::int64_t>>;  // [activations][K]: elements of each rank's part
+  using Counts = std::vector<std::vector<std::int64_t>>;  // [activations][K]: number of elements of each rank's part
 
-  /// Begins a forward or a backward; all exchanges before it have been waited for.
+  /// Begins a forward or a backward. All earlier exchanges must have been waited for.
   void begin(int parts) {
     for (auto& kind : moving_) {
       kind.clear();
       kind.resize(static_cast<std::size_t>(parts));
     }
   }
-  /// Drops what an unfinished pass has left on its way.
+  /// Discards exchanges that an unfinished pass has left in flight.
   void drop() { begin(0); }
 
-  /// Starts an exchange of activations from their placement From into the other one, after the work that is on the
-  /// stream now. `unit`: for messages.
+  /// Starts an exchange of activations from placement From to the other placement, ordered after the work that is on
+  /// the stream now. `unit`: index of the unit, for messages.
   template <buffer::SequencePlacement From>
   void start(Comm& axis, Stream& stream, const sharding::Stage& stage, int unit, const std::vector<Tensor<T>>& from,
              Counts from_counts, const std::vector<Tensor<T>>& to, Counts to_counts) {
@@ -49,14 +49,14 @@ class SequenceExchanges {
     moving.pending = buffer::redistribute(axis, sent, received, {"activations", unit});
   }
 
-  /// Make the stream wait for one exchange, or for those of all parts.
+  /// Make the stream wait for one exchange, or for the exchanges of all parts.
   /// @{
   void wait(Stream& stream, sharding::Step step, int part) { of(step, part).pending.wait(stream); }
   void wait(Stream& stream, sharding::Step step) {
     for (Moving& moving : moving_[kind_of(step)]) moving.pending.wait(stream);
   }
   /// @}
-  /// Lets them progress.
+  /// Lets exchanges in flight make progress.
   void progress() {
     for (auto& kind : moving_)
       for (Moving& moving : kind) moving.pending.progress();
@@ -64,7 +64,7 @@ class SequenceExchanges {
 
  private:
   struct Moving {
-    Counts from, to;  ///< which the collective reads until it is complete
+    Counts from, to;  ///< read by the collective until it is complete
     comm::Pending<Comm> pending;
   };
 

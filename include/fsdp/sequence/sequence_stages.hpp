@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Computes blocks stage by stage where several ranks share a sequence, and exchanges what stages read.
+/// Computes blocks stage by stage if several ranks share a sequence, and exchanges the inputs of the stages.
 #pragma once
 
 #include <cstddef>
@@ -30,13 +30,13 @@ namespace fsdp {
 
 namespace detail {
 
-/// What the stages of a block keep for backward.
+/// The tensors that the stages of a block save for backward.
 template <class Block>
 struct StagesSaved {
   typename nn::StagedOf<Block>::RowsSaved rows;
   std::vector<typename nn::StagedOf<Block>::HeadsSaved> heads;  ///< [parts]
 };
-/// Those of all kinds.
+/// The same for a block of several kinds.
 template <class... Kinds>
 struct StagesSaved<nn::OneOf<Kinds...>> {
   std::tuple<StagesSaved<Kinds>...> of;
@@ -52,12 +52,12 @@ StagesSaved<Kind>& saved_of(StagesSaved<Block>& saved) {
 
 }  // namespace detail
 
-/// Models whose blocks state no stages: nothing is computed in stages.
+/// For models whose blocks do not define stages: nothing is computed in stages.
 template <class Module>
 class SequenceStages {
  public:
   static constexpr bool possible = false;  ///< see WholeSequencesOf
-  /// Keeps nothing.
+  /// Stores nothing.
   SequenceStages(const Module&, const std::vector<typename Module::Model::Block>&) {}
 };
 /// Computes the stages of the blocks of a ShardedModel, one unit at a time.
@@ -76,7 +76,7 @@ class SequenceStages<Module> {
   using Unit = typename Memory::Unit;
   using Task = sharding::Task;
 
-  /// Both must outlive it.
+  /// Both arguments must outlive it.
   SequenceStages(Module& module, const std::vector<Block>& blocks)
       : module_(module),
         blocks_(blocks),
@@ -86,13 +86,13 @@ class SequenceStages<Module> {
 
   /// Whether several ranks share a sequence.
   bool on() const { return ranks() > 1; }
-  /// Ranks that share a sequence, and this one's number among them.
+  /// Return the number of ranks that share a sequence, and this rank's index among them.
   /// @{
   int ranks() const { return memory_.ranks(); }
   int rank() const { return memory_.rank(); }
   /// @}
 
-  /// Sets the context's length to that of whole sequences, which a micro-batch before may have changed.
+  /// Sets the context's length to the length of whole sequences, which an earlier micro-batch may have changed.
   void see_whole(Context& context) const {
     if (on()) context.sequence_length = module_.shape().sequence_length;
   }
@@ -103,12 +103,12 @@ class SequenceStages<Module> {
     for (const Batch& batch : batches) own.push_back(batch.part(rank(), ranks()));
     return own;
   }
-  /// Begins a pass in a context of whole sequences. Drops what an unfinished pass has left on its way.
+  /// Begins a pass in a context of whole sequences. Discards exchanges that an unfinished pass has left in flight.
   void begin_pass(Context& context) {
     see_whole(context);
     exchanges_.drop();
   }
-  /// Takes the context of a micro-batch's whole sequences, and makes it that of this rank's rows.
+  /// Receives the context of a micro-batch's whole sequences, and changes it to the context of this rank's rows.
   void begin_micro_batch(Context& context) {
     if (!on()) return;
     whole_.emplace(context);
@@ -158,7 +158,7 @@ class SequenceStages<Module> {
     });
   }
 
-  /// Lets exchanges progress.
+  /// Lets exchanges make progress.
   void progress() { exchanges_.progress(); }
 
  private:
@@ -172,8 +172,8 @@ class SequenceStages<Module> {
   bool is_last(const Task& task) const { return module_.problem().ends(task); }
   /// @}
 
-  /// Computes a stage of a unit's forward from x [T, H]; y [T, H] is complete after the last one. `keeps`: a backward
-  /// follows. `weights_of(block)`: the unit's weights.
+  /// Computes a stage of a unit's forward from x [T, H]; y [T, H] is complete after the last stage. `keeps`: whether a
+  /// backward follows. `weights_of(block)` returns the unit's weights.
   template <class Shared, class WeightsOf>
   void forward(Context& rows, const Task& task, const Shared& shared, WeightsOf weights_of, Tensor<const Compute> x,
                Tensor<Compute> y, bool keeps) {
@@ -190,7 +190,8 @@ class SequenceStages<Module> {
     });
   }
 
-  /// Computes a stage of a unit's backward. `dy` [T, H] becomes the gradient of the unit's input after the last one.
+  /// Computes a stage of a unit's backward. After the last stage, `dy` [T, H] contains the gradient of the unit's
+  /// input.
   template <class Shared, class WeightsOf, class GradientsOf>
   void backward(Context& rows, const Task& task, const Shared& shared, WeightsOf weights_of, GradientsOf gradients_of,
                 Tensor<Compute> dy) {
@@ -253,20 +254,21 @@ class SequenceStages<Module> {
       visit(staged(block), detail::saved_of<Kind>(saved_[index]), units_[index]);
     });
   }
-  /// Begins a forward, or its repetition in backward. `keeps`: what the middle reads and makes stays for backward.
+  /// Begins a forward, or its repetition in backward. `keeps`: whether the middle's inputs and outputs are saved for
+  /// backward.
   template <class B, class Saved>
   void begin(Context& rows, const B& block, Saved& saved, Unit& unit, bool keeps) {
     saved.heads.resize(unit.parts.size());
     exchanges_.begin(static_cast<int>(unit.parts.size()));
     memory_.begin(rows, block, unit, keeps);
   }
-  /// Waits for all exchanges of the last kind and releases what was on its way.
+  /// Waits for all exchanges of kind `last` and releases the buffers that were in flight.
   void end_middle(Context& rows, sharding::Step last) {
     exchanges_.wait(module_.stream(), last);
     memory_.end_middle(rows);
   }
 
-  /// Computes a stage before the last exchange of a forward, or of its repetition.
+  /// Computes a stage before the last exchange of a forward, or of its recomputation in backward.
   template <class B, class Saved, class Shared, class WeightsOf>
   void compute_middle(Context& rows, const sharding::Stage& at, const B& block, Saved& saved, Unit& unit,
                       const Shared& shared, WeightsOf weights_of) {
@@ -287,7 +289,8 @@ class SequenceStages<Module> {
     if (!memory_.keeps()) rows.arena.release(Arena::End::low, mark);
   }
 
-  /// Starts the exchange of a task: From is where `from` is; as many of `to` get the other placement.
+  /// Starts the exchange of a task. `from` has placement From; the first from.size() matrices of `to` receive the other
+  /// placement.
   template <buffer::SequencePlacement From, class B>
   void start(const Task& task, const B& block, const Unit& unit, const Matrices& from, Matrices to) {
     to.resize(from.size());
@@ -309,7 +312,7 @@ class SequenceStages<Module> {
   Memory memory_;
   std::vector<Unit> units_;
   std::vector<detail::StagesSaved<Block>> saved_;
-  std::optional<Context> whole_;  ///< of the micro-batch
+  std::optional<Context> whole_;  ///< context of the micro-batch's whole sequences
   SequenceExchanges<Comm, Compute> exchanges_;
 };
 

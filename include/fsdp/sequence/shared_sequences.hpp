@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Models whose sequences several ranks share: whether they can, at run time (types are checked by Stack and
-/// check_model), and their units.
+/// Models whose sequences several ranks share: the run-time checks (Stack and check_model check the types), and the
+/// units.
 #pragma once
 
 #include <cstddef>
@@ -19,8 +19,8 @@
 
 namespace fsdp {
 
-/// Throws InputError unless the rows of a model's entry or head are computed each from itself alone, as it says by
-/// `static constexpr bool row_wise = true`. `what`: which of them.
+/// Throws InputError unless a model's entry or head computes each row from that row alone, which it declares with
+/// `static constexpr bool row_wise = true`. `what`: "entry" or "head", for the message.
 template <class Unit>
 void check_row_wise(std::string_view what, int sharing) {
   if constexpr (requires { requires Unit::row_wise; }) return;
@@ -30,12 +30,12 @@ void check_row_wise(std::string_view what, int sharing) {
               "= true); its rows would not know where they begin; take 1 rank"));
 }
 
-/// Returns the parts of attention; 1 if no dry run has found them.
+/// Returns the number of parts of attention; 1 if no dry run has determined it.
 inline int parts_of(const RunShape& shape) { return shape.middle_parts == 0 ? 1 : shape.middle_parts; }
 
 /// Throws InputError unless shape.ranks_per_sequence of `ranks` ranks can share each of the model's sequences: entry
-/// and head are row-wise, all blocks state stages, their heads divide, and each rank has a row. ShardedModule checks
-/// that ranks and stack do.
+/// and head are row-wise, all blocks define stages, the ranks and parts divide their heads, and each rank has a row.
+/// ShardedModule checks the number of ranks and the stack.
 template <class Model>
 void check_shared_sequences(const Model& model, const RunShape& shape, std::int64_t ranks) {
   const int sharing = shape.ranks_per_sequence;
@@ -58,8 +58,9 @@ void check_shared_sequences(const Model& model, const RunShape& shape, std::int6
     });
 }
 
-/// Returns the units of a model, with the stages of its blocks where several ranks share a sequence. Throws InputError
-/// for parts that do not divide a rank's heads: lists of so many stages are made before check_shared_sequences.
+/// Returns the units of a model, with the stages of its blocks if several ranks share a sequence. Throws InputError for
+/// a number of parts that does not divide a rank's heads, since the lists of stages are created before
+/// check_shared_sequences runs.
 template <class Model>
 std::vector<Unit> staged_units_of(const Model& model, const RunShape& shape) {
   std::vector<Unit> units = units_of(model);

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Memory of a block's stages where several ranks share a sequence, and views of it as stages take them.
+/// Memory of a block's stages if several ranks share a sequence, and views of it for the stages.
 ///
-/// What a unit keeps grows at the arena's low end. Matrices on their way are at the high end, two of each kind, which
-/// the parts of the middle use in turn: from a computation's first stage until its middle is over.
+/// Saved tensors of a unit are allocated at the arena's low end. Matrices in flight are at the high end, from a
+/// computation's first stage until the end of its middle. There are two matrices of each kind, which the parts of the
+/// middle use alternately.
 #pragma once
 
 #include <algorithm>
@@ -23,8 +24,9 @@
 
 namespace fsdp {
 
-/// Where the stages of one unit at a time read and write. N positions of a micro-batch are in all rows of own heads, T
-/// of them in own rows of all heads, on K ranks.
+/// The buffers that the stages of one unit at a time read and write. There are K ranks. In the placement "own heads", a
+/// rank has all N rows of a micro-batch for its own heads; in the placement "own rows", it has its own T rows for all
+/// heads.
 template <class Local, class ArenaT>
 class StageMemory {
  public:
@@ -35,24 +37,24 @@ class StageMemory {
 
   /// Memory of a part of the middle.
   struct Part {
-    Matrices in;           // [inputs][N, columns]; at the end their gradient in own rows, [inputs][K][T, columns]
+    Matrices in;           // [inputs][N, columns]; finally their gradient in own rows, [inputs][K][T, columns]
     Tensor<Compute> out;   // [N, columns]
-    Tensor<Compute> rows;  // the same in this rank's rows: [K][T, columns]; in backward their gradient
+    Tensor<Compute> rows;  // out in own rows: [K][T, columns]; in backward its gradient
   };
-  /// What the stages of a unit read and make.
+  /// The inputs and outputs of the stages of a unit.
   struct Unit {
     Tensor<const Compute> x;            // [T, H]
     std::vector<nn::HeadRange> ranges;  // [K * parts]: part p of rank r is range r * parts + p
     std::vector<Part> parts;
   };
-  /// What is on its way: inputs of the middle, or their gradients.
+  /// Buffers in flight: inputs of the middle, or their gradients.
   struct Ring {
-    Matrices rows;        // [inputs][K][T, columns]; in forward
-    Matrices in;          // [inputs][N, columns]; in forward only if it is not kept; in backward its gradient
-    Tensor<Compute> out;  // [N, columns]; likewise
+    Matrices rows;        // [inputs][K][T, columns]; only in forward
+    Matrices in;          // [inputs][N, columns]; in forward only if not saved; in backward the gradient
+    Tensor<Compute> out;  // [N, columns]; only if not saved; in backward the gradient
   };
 
-  /// `group`: this rank among those that share sequences.
+  /// `group`: this rank's group of ranks that share sequences.
   explicit StageMemory(SequenceGroup group) : group_(group) {}
 
   /// Ranks that share a sequence, and this one's number among them.
@@ -60,14 +62,15 @@ class StageMemory {
   int ranks() const { return group_.size; }
   int rank() const { return group_.member; }
   /// @}
-  /// Sets the number of positions of a micro-batch.
+  /// Sets the number of rows of a micro-batch, N.
   void set_rows(std::int64_t rows) { rows_ = rows; }
-  /// What is on its way with a part.
+  /// Returns a part's buffers in flight.
   Ring& ring(int part) { return ring_[static_cast<std::size_t>(part % 2)]; }
-  /// Whether the middle of the current forward is kept for backward.
+  /// Whether the middle's inputs and outputs of the current forward are saved for backward.
   bool keeps() const { return keeps_; }
 
-  /// Begins a forward, or its repetition in backward. `keeps`: what the middle reads and makes stays for backward.
+  /// Begins a forward, or its repetition in backward. `keeps`: whether the middle's inputs and outputs are saved for
+  /// backward.
   template <class B>
   void begin(Context& rows, const B& block, Unit& unit, bool keeps) {
     const int parts = static_cast<int>(unit.parts.size());
@@ -96,12 +99,12 @@ class StageMemory {
     high_ = rows.arena.mark(Arena::End::high);
     for (int part = 0; part < std::min(parts, 2); ++part) allocate_in_heads(rows, block, unit, part);
   }
-  /// Releases what was on its way.
+  /// Releases the buffers in flight.
   void end_middle(Context& rows) { rows.arena.release(Arena::End::high, high_); }
-  /// Releases what a forward has saved that no backward follows.
+  /// Releases the saved tensors of a forward without a backward.
   void release_saved(Context& rows) { rows.arena.release(Arena::End::low, low_); }
 
-  /// The heads of a part, of this rank, of another, and of all in their order.
+  /// Return the heads of a part: of this rank, of another rank, and of all ranks in order.
   /// @{
   nn::HeadRange range_of(const Unit& unit, int part) const { return range_of(unit, rank(), part); }
   static nn::HeadRange range_of(const Unit& unit, int rank, int part) {
@@ -113,11 +116,11 @@ class StageMemory {
     return list;
   }
   /// @}
-  /// Returns a part as stages take it, with the ranges of all ranks.
+  /// Returns a part as an argument for stages, with the ranges of all ranks.
   static nn::Part part_of(const std::vector<nn::HeadRange>& ranges, int part, const Unit& unit) {
     return {.ranges = ranges, .index = part, .count = static_cast<int>(unit.parts.size())};
   }
-  /// Rows of this rank, or of another of those that share the sequences.
+  /// Return the number of rows of this rank, or of another rank that shares the sequences.
   /// @{
   std::int64_t own_rows() const { return rows_of_rank(rank()); }
   std::int64_t rows_of_rank(int rank) const {
@@ -126,7 +129,7 @@ class StageMemory {
   }
   /// @}
 
-  /// Views of flat memory as the block's stages take them.
+  /// Return views of flat memory as arguments for the block's stages.
   /// @{
   template <class B>
   static nn::StageInputs<B> inputs_of(const B&, const Matrices& list) {
@@ -134,8 +137,8 @@ class StageMemory {
     std::copy_n(list.begin(), B::inputs, inputs.begin());
     return inputs;
   }
-  /// Returns those of a part's inputs, or of their gradients, that are made or exchanged with it: the common ones in
-  /// forward with the first part, in backward with the last.
+  /// Returns the inputs of a part, or their gradients, that are computed or exchanged with this part. Common inputs
+  /// belong to the first part in forward, and to the last part in backward.
   template <class B>
   static Matrices moved(const B&, const Unit& unit, const sharding::Stage& at, Matrices list) {
     const bool gradients = at.step == sharding::Step::gradient_to_rows || at.step == sharding::Step::before_backward;
@@ -143,7 +146,7 @@ class StageMemory {
     if (at.part != with) list.resize(B::inputs - nn::common_inputs<B>());
     return list;
   }
-  /// [K][inputs]: the matrices for each rank; empty where `flat` has none.
+  /// Returns the matrices for each rank, [K][inputs]; a matrix is empty if it is absent from `flat`.
   template <class B>
   std::vector<nn::StageInputs<B>> matrices(const B& block, const std::vector<nn::HeadRange>& ranges,
                                            const Matrices& flat) {
@@ -158,7 +161,7 @@ class StageMemory {
     }
     return list;
   }
-  /// [K * parts]: the middle's outputs in this rank's rows, in the order of Unit::ranges.
+  /// Returns the middle's outputs in this rank's rows, [K * parts], in the order of Unit::ranges.
   template <class B>
   Matrices rows_of(const B& block, const Unit& unit) {
     Matrices list(unit.ranges.size());
@@ -174,7 +177,8 @@ class StageMemory {
   }
   /// @}
 
-  /// Elements of each rank's part of an activation in a placement. `columns(range)`: of a matrix of these heads.
+  /// Returns the number of elements of each rank's part of an activation in a placement. `columns(range)` returns the
+  /// number of columns of a matrix of these heads.
   template <buffer::SequencePlacement P, class Columns>
   std::vector<std::int64_t> counts_of(const Unit& unit, int part, Columns columns) {
     std::vector<std::int64_t> counts;
@@ -188,10 +192,10 @@ class StageMemory {
   }
 
  private:
-  /// Allocates what a part's inputs or outputs take, in own rows of all heads or in all rows of own heads. Common
-  /// inputs are those of the first part, in `first`.
+  /// Allocate a part's inputs or outputs, in own rows of all heads or in all rows of own heads. Common inputs are taken
+  /// from the first part, `first`.
   /// @{
-  /// Those in heads have room for the gradients in own rows, which later take their place.
+  /// Inputs in own heads have room for the gradients in own rows, which later overwrite them.
   template <class B>
   Matrices inputs_in_heads(Context& context, typename Arena::End end, const B& block, const Unit& unit, int part,
                            const Matrices& first) {
@@ -242,10 +246,10 @@ class StageMemory {
     ring.out = output_in_heads(rows, Arena::End::high, block, range_of(unit, part));
   }
   SequenceGroup group_;
-  std::int64_t rows_ = 0;  ///< of the micro-batch: N
+  std::int64_t rows_ = 0;  ///< number of rows of the micro-batch: N
   std::array<Ring, 2> ring_;
-  typename Arena::Mark low_;   ///< below what the current forward has saved
-  typename Arena::Mark high_;  ///< below what is on its way
+  typename Arena::Mark low_;   ///< arena mark below the tensors that the current forward has saved
+  typename Arena::Mark high_;  ///< arena mark below the buffers in flight
   bool keeps_ = false;
 };
 

@@ -2,10 +2,10 @@
 /// @file
 /// The stages of attention (tessera/fsdp/nn/stages.hpp), composed from the parts of ResidualAttention.
 ///
-/// The middle is cut by query heads. A range reads slices of the weights, so that its q, k and v are matrices of their
-/// own. k and v are common to all parts of a rank: the first part rotates k in place, and the last takes its gradient
-/// back through rotation and norm. Ranks that read the same key-value head each project it; their gradients add up in
-/// its weights.
+/// The middle is cut by query heads. A range reads slices of the weights, so that its q, k and v are separate matrices.
+/// k and v are common to all parts of a rank: the first part rotates k in place, and the last part propagates its
+/// gradient back through rotation and norm. Ranks that read the same key-value head each project it; their gradients
+/// are summed in its weights.
 #pragma once
 
 #include <algorithm>
@@ -43,7 +43,7 @@ struct StagedAttention {
   static constexpr std::size_t inputs = 3;
   static constexpr std::size_t common_inputs = 2;  ///< k and v
 
-  /// What the work on own rows keeps.
+  /// The tensors that the work on own rows saves.
   struct RowsSaved {
     Tensor<const Compute> x;  // [T, H]
     Tensor<float> rstd;       // [T]
@@ -51,7 +51,7 @@ struct StagedAttention {
   using HeadsSaved = typename Heads::Saved;
 
   const Whole& whole;
-  std::int64_t stage_rows = 8192;  ///< most rows that a stage works on at a time, unless one range has all heads
+  std::int64_t stage_rows = 8192;  ///< maximum number of rows per tile of a stage; ignored if one range has all heads
 
   /// See tessera/fsdp/nn/stages.hpp.
   /// @{
@@ -87,7 +87,8 @@ struct StagedAttention {
         out);
   }
 
-  /// y = x + the sum of outs_i times columns of weights.out. The sum over several ranges is rounded once.
+  /// y = x + sum of outs_i W_i^T, where W_i are the columns of weights.out that read range i. The sum over several
+  /// ranges is rounded once.
   void after(Context<L>& rows, const Shared&, const Weights& weights, const RowsSaved&, Tensor<const Compute> x,
              std::span<const HeadRange> ranges, std::span<const Tensor<Compute>> outs, Tensor<Compute> y) const {
     for_rows(rows, ranges.size() == 1, [&](std::int64_t begin, std::int64_t end) {
@@ -105,7 +106,7 @@ struct StagedAttention {
     });
   }
 
-  /// Does nothing: `after` keeps nothing for backward.
+  /// Does nothing, since `after` saves nothing for backward.
   void after_again(Context<L>&, const Shared&, const Weights&, const RowsSaved&, Tensor<const Compute>,
                    std::span<const HeadRange>, std::span<const Tensor<Compute>>) const {}
 
@@ -137,7 +138,7 @@ struct StagedAttention {
       typename L::Frame frame(all.arena);
       const Inputs seen = heads.rotated_again(all, shared, whole.norms(weights), saved, of, frame);
       Inputs own = d;
-      const bool adds = !slices().begins_kv(range);  // to the gradients of k and v, which the first part has written
+      const bool adds = !slices().begins_kv(range);  // accumulate k and v's gradients, which the first part wrote
       for (std::size_t i = 1; adds && i < inputs; ++i) own[i] = frame.template allocate<Compute>(d[i].shape());
       heads.attend_backward(all, saved, seen, out, dout, own);
       for (std::size_t i = 1; adds && i < inputs; ++i)
@@ -192,7 +193,7 @@ struct StagedAttention {
             .window = whole.window,
             .norms = whole.head_norms};
   }
-  /// Returns q of a part, and the heads of k and v that it reads.
+  /// Returns a part's q, and the heads of k and v that the part reads.
   Inputs of_part(const HeadRange& range, const Inputs& in) const {
     const HeadRange kv = slices().kv_of(range);
     const auto columns = [&](const Tensor<Compute>& all) {
@@ -200,17 +201,17 @@ struct StagedAttention {
     };
     return {in[0], columns(in[1]), columns(in[2])};
   }
-  /// Normalises rows of x that begin at `begin`.
+  /// Normalises the rows of x from row `begin` on.
   void normalise(Context<L>& rows, const Weights& weights, const RowsSaved& saved, std::int64_t begin,
                  Tensor<Compute> y) const {
     const std::int64_t end = begin + y.rows();
     device::enqueue(rows.stream, whole.norm(weights, saved.x.slice(begin, end), saved.rstd.slice(begin, end), y));
   }
-  /// The columns of the output layer that read a range.
+  /// Returns the output layer, cut to the columns that read a range.
   Linear<L, 1> output(Context<L>& rows, const Weights& weights, const HeadRange& range, std::int64_t begin) const {
     return whole.output(rows, slices().of_output(weights, range), {begin, range.begin * whole.head_dim});
   }
-  /// Calls body(begin, end) for tiles of the rows: all of them, or stage_rows at a time.
+  /// Calls body(begin, end) for tiles of the rows: all rows at once if `at_once`, else tiles of stage_rows rows.
   template <class Body>
   void for_rows(Context<L>& context, bool at_once, Body body) const {
     const std::int64_t rows = context.tokens(), most = at_once ? std::max<std::int64_t>(rows, 1) : stage_rows;

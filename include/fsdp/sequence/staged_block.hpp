@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The stages of a TransformerBlock (tessera/fsdp/nn/stages.hpp), and which object states those of any block.
+/// The stages of a TransformerBlock (tessera/fsdp/nn/stages.hpp), and `staged`, which returns the object that defines
+/// the stages of any block.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +20,8 @@
 
 namespace fsdp::nn {
 
-/// The stages of a TransformerBlock, which must outlive it: those of its attention; `after` includes the MLP.
+/// The stages of a TransformerBlock, which must outlive it. They are the stages of its attention; `after` includes the
+/// MLP.
 template <class L>
 struct StagedTransformerBlock {
   using Whole = TransformerBlock<L>;
@@ -36,7 +38,7 @@ struct StagedTransformerBlock {
   static constexpr std::size_t inputs = Attention::inputs;
   static constexpr std::size_t common_inputs = Attention::common_inputs;
 
-  /// What the work on own rows keeps.
+  /// The tensors that the work on own rows saves.
   struct RowsSaved {
     typename Attention::RowsSaved attention;
     typename ResidualMlp<L>::Saved mlp;
@@ -103,7 +105,8 @@ struct StagedTransformerBlock {
 
 namespace detail {
 
-/// Whether the stages of a block are composed here: it is one of the library's, or derives from one, and states none.
+/// Whether the stages of a block are composed here: the block is one of the library's blocks, or derives from one, and
+/// does not define stages.
 /// @{
 template <class L>
 void composed(const ResidualAttention<L>&);
@@ -118,8 +121,8 @@ concept Composed = requires(const Block& block) {
 
 }  // namespace detail
 
-/// Returns what states a block's stages: the block itself, what composes its parts, or of a Recomputed what states
-/// those of its own block. The block must outlive it.
+/// Returns the object that defines a block's stages: the block itself, a wrapper that composes its parts, or, for a
+/// Recomputed, the object for the wrapped block. The block must outlive it.
 /// @{
 template <class Block>
 requires(!detail::Composed<Block>) const Block& staged(const Block& block) { return block; }
@@ -139,14 +142,14 @@ template <class Block>
 using StagedOf = std::remove_cvref_t<decltype(staged(std::declval<const Block&>()))>;
 /// @}
 
-/// Whether every kind that a block may be states its stages.
+/// Whether every kind of a block defines its stages.
 template <class Block, class L>
 inline constexpr bool all_kinds_are_staged = StagedBlock<StagedOf<Block>, L>;
 template <class... Kinds, class L>
 inline constexpr bool all_kinds_are_staged<OneOf<Kinds...>, L> = (... && StagedBlock<StagedOf<Kinds>, L>);
 
-/// Whether a block's backward first computes again what its forward did not keep: all its stages, `after_again` as the
-/// last.
+/// Whether a block's backward first recomputes the tensors that its forward did not save: it repeats all stages, ending
+/// with `after_again`.
 /// @{
 template <class Block>
 bool replays(const Block&) {

@@ -16,8 +16,8 @@
 
 namespace fsdp {
 
-/// How several ranks share each sequence of a model. Blocks that state no stages are computed whole; that ranks are to
-/// share these is refused by `check`.
+/// How several ranks share each sequence of a model. Blocks that do not define stages are computed whole; `check`
+/// throws InputError if ranks are to share their sequences.
 template <class Model>
 struct SharedSequences {
   template <class Module>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Starts the ranks of a stack, or joins those that a launcher started.
+/// Starts the ranks of a stack, or joins the ranks that a launcher started.
 #pragma once
 
 #include <tessera/fsdp/core/language.hpp>  // before all others
@@ -20,7 +20,7 @@
 namespace fsdp::train {
 
 /// Whether the program starts the communicator's ranks itself (`Comm::run` takes their number). Otherwise a launcher
-/// such as mpirun does.
+/// such as mpirun starts them.
 template <class Comm>
 inline constexpr bool starts_ranks = requires(const comm::Options& options, int (*f)(Comm&)) {
   { Comm::run(1, options, f) } -> std::convertible_to<int>;
@@ -75,10 +75,10 @@ int launch(const LaunchOptions& launch, F f) {
 
 }  // namespace detail
 
-/// Calls f(communicator) on every rank of Comm and returns the status for the process to exit with: what f returns, or
-/// 0 if it returns nothing. Like run_program it is a program's frame: an error of a rank, invalid options, too many
-/// ranks, or a process that has not joined its launcher's job print one line on stderr and give their status
-/// (comm::ExitStatus). Inside another run_program it throws, and the outer one prints.
+/// Calls f(communicator) on every rank of Comm and returns the exit status of the process: the result of f, or 0 if f
+/// returns void. Like run_program, it handles a program's exceptions: an error of a rank, invalid options, too many
+/// ranks, or a process that has not joined its launcher's job prints one line on stderr and determines the status
+/// (comm::ExitStatus). Inside another run_program it throws, and the outer call prints.
 template <class Comm, class F>
 [[nodiscard]] int launch(const LaunchOptions& options, F f) {
   static_assert(check_launch<Comm>());

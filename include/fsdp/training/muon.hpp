@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Muon: momentum orthogonalised by Newton-Schulz for matrices, AdamW for tables and vectors.
+/// Muon: momentum orthogonalised by Newton-Schulz for matrices, AdamW for embedding tables and vectors.
 #pragma once
 
 #include <algorithm>
@@ -22,29 +22,30 @@ namespace fsdp::optim {
 
 /// A matrix's update is its momentum with all singular values brought near 1, times 0.2 sqrt(max(rows, columns)), so
 /// that matrices and AdamW can share one learning rate. Newton-Schulz iterates x = a x + (b A + c A A) x, A = x x^T, in
-/// `Compute`. Muon needs each matrix whole on the rank that steps it: buffer::Owned places it so, and no collective is
-/// added. Source: Jordan et al. 2024 (Muon, its coefficients); the step's scale is Liu et al. 2025 (Muon is scalable).
+/// `Compute`. Muon needs each matrix whole on the rank that steps it. buffer::Owned places matrices this way, so that
+/// no further collective is needed. Source: Jordan et al. 2024 (Muon, its coefficients); the scale of the update is
+/// from Liu et al. 2025 (Muon is scalable).
 struct Muon {
   double momentum = 0.95;       ///< decay of the sum of gradients
-  bool nesterov = true;         ///< looks ahead along the momentum
-  std::int64_t iterations = 5;  ///< of Newton-Schulz
-  AdamW adamw = {};             ///< for all but matrices of linear layers; its weight decay applies to these too
+  bool nesterov = true;         ///< whether to use Nesterov momentum
+  std::int64_t iterations = 5;  ///< number of Newton-Schulz iterations
+  AdamW adamw = {};  ///< for all parameters but linear layers' matrices; its weight decay applies to these too
 
   static constexpr std::string_view name() { return "muon"; }
   static constexpr Grain grain() { return Grain::tensors; }
-  static constexpr bool reads_decay = true;  ///< by Parameter::decay_of
+  static constexpr bool reads_decay = true;  ///< from Parameter::decay_of
 
-  /// Whether a parameter's momentum is orthogonalised; AdamW steps the others, and what has fewer than two axes or no
-  /// elements, whatever its role.
+  /// Whether a parameter's momentum is orthogonalised; AdamW steps all other parameters, including parameters of any
+  /// role with fewer than two axes or no elements.
   static bool is_matrix(const Parameter& parameter) {
     return parameter.role == Role::matrix && parameter.shape.rank >= 2 && parameter.shape.numel() > 0;
   }
-  /// Returns a tensor's shape as a matrix: the first extent, and all others together, as a convolution's kernel.
+  /// Returns a tensor's shape as a matrix: [first extent, product of the others], as for a convolution's kernel.
   static Shape matrix_of(const Shape& shape) { return {shape[0], shape.numel() / shape[0]}; }
 
   /// Returns the FLOPs of Newton-Schulz on a matrix, with the default number of iterations; Owned balances them over
-  /// ranks. For other parameters it returns their elements. That is next to nothing, so the layout's bound on bytes
-  /// spreads them.
+  /// ranks. For other parameters it returns the number of elements. That is negligible, so the layout's bound on bytes
+  /// distributes them.
   static std::int64_t work(const Parameter& parameter);
 
   std::span<const std::string_view> states(const Parameter& parameter) const {
@@ -101,7 +102,7 @@ struct Muon {
   friend bool operator==(const Muon&, const Muon&) = default;
 
  private:
-  /// Makes x [R, C], of norm 1, nearly orthogonal in place: its singular values end between 0.7 and 1.2.
+  /// Makes x [R, C], of norm 1, nearly orthogonal in place. The resulting singular values are between 0.7 and 1.2.
   template <class Stream, class Compute>
   void orthogonalize(Stream& stream, Tensor<Compute> x) const {
     using Frame = typename std::remove_reference_t<decltype(stream.arena())>::Frame;

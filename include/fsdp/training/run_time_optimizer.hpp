@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// An optimizer that is chosen at run time, as by `--optimizer`. Its updates on the CPU, and of their dry runs, are
-/// compiled into the library.
+/// An optimizer that is chosen at run time, for example by `--optimizer`. Its updates on the CPU, and those of dry runs
+/// for the CPU, are compiled into the library.
 #pragma once
 
 #include <span>
@@ -21,9 +21,9 @@ namespace fsdp::optim {
 
 /// One of the library's optimizers. To add one, add its type here.
 struct RunTimeOptimizer {
-  std::variant<AdamW, Sgd, Muon> kind = AdamW{};  ///< the one that steps, with its constants
+  std::variant<AdamW, Sgd, Muon> kind = AdamW{};  ///< the selected optimizer with its constants
 
-  static constexpr bool reads_decay = true;  ///< all of them do, by Parameter::decay_of
+  static constexpr bool reads_decay = true;  ///< all of them do, from Parameter::decay_of
 
   std::string_view name() const;
   Grain grain() const;
@@ -33,7 +33,7 @@ struct RunTimeOptimizer {
   void update(Stream& stream, const Update<Compute>& piece, Tensor<const device::StepDecision> decision) const;
 
   void validate() const;
-  /// The cost function of the optimizer that it holds.
+  /// Returns the cost function of the selected optimizer.
   StepWork step_work() const;
 
   template <class Self, class Visitor>
@@ -54,7 +54,7 @@ void RunTimeOptimizer::visit(Self& self, Visitor&& visitor) {
 }
 extern template void RunTimeOptimizer::visit(RunTimeOptimizer&, ValueList&);
 
-/// One of its updates that are compiled into the library; `how` is `extern template` or `template`.
+/// An update that is compiled into the library; `how` is `extern template` or `template`.
 #define FSDP_RUN_TIME_UPDATE(how, Stream, Compute) \
   how void RunTimeOptimizer::update(Stream&, const Update<Compute>&, Tensor<const device::StepDecision>) const;
 

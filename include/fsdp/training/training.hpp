@@ -3,8 +3,7 @@
 /// Training steps: a dry run plans the memory of a step, then module, executor, optimizer and count exchange are built
 /// for that plan.
 ///
-/// `Training` and `Evaluation` are what you need for a training loop of your own. The trainer and the commands use
-/// them, too.
+/// Use `Training` and `Evaluation` for your own training loop. The trainer and the commands use them, too.
 #pragma once
 
 #include <tessera/fsdp/core/language.hpp>  // before all others
@@ -44,10 +43,10 @@ class Training {
 
   /// Optional settings.
   struct Options {
-    OptimizerT optimizer = {};     ///< with its constants
-    device::StepRules rules = {};  ///< clipping, and whether steps with overflowing gradients are skipped
+    OptimizerT optimizer = {};     ///< the optimizer with its constants
+    device::StepRules rules = {};  ///< gradient clipping, and whether steps with overflowing gradients are skipped
     bool graphs = false;     ///< capture a step as a graph and replay it (tessera/fsdp/execution/training_step.hpp)
-    Observer observer = {};  ///< told the events of every step
+    Observer observer = {};  ///< receives the events of every step
   };
 
   /// Plans a step and allocates its memory. Collective. The communicator must outlive it. Throws InputError if model,
@@ -63,7 +62,7 @@ class Training {
         counts_(communicator, module_.ledger()),
         held_out_counts_(communicator, module_.ledger()) {}
 
-  /// The parts that the step consists of.
+  /// Return the components of the step.
   /// @{
   Module& module() { return module_; }
   Optimizer& optimizer() { return optimizer_; }
@@ -77,7 +76,8 @@ class Training {
   CountExchange<Comm>& counts() { return counts_; }
   CountExchange<Comm>& held_out_counts() { return held_out_counts_; }
   /// @}
-  /// Calls and bytes of collectives, by axis and kind; see ShardedModule::traffic. Graphs count at each launch.
+  /// Returns calls and bytes of collectives, by axis and kind; see ShardedModule::traffic. A graph's collectives are
+  /// counted at each launch.
   comm::MeshTraffic traffic() { return module_.traffic(); }
   /// Returns the peak tensor memory of this rank in bytes, summed over all kinds.
   std::int64_t peak_bytes() const {
@@ -99,11 +99,11 @@ class Training {
     step_.queue(micro_batches, scale, inputs, alike, before_update);
   }
 
-  /// Runs one step on all ranks' micro-batches and waits for it. Where a step is cut into pieces (Reproducible), a rank
-  /// gives those that it has a piece for (ShardedModule::own_micro_batches). Ranks that share sequences give the same
-  /// whole micro-batches, of which each computes its rows (ShardedModule::sequence_group). Returns the mean loss over
-  /// all ranks' targets, from before the update; the same on every rank. Collective. Throws DivergedError if the loss
-  /// or the gradient is not finite; the weights are then unchanged.
+  /// Runs one step on all ranks' micro-batches and waits for it. If a step is cut into pieces (Reproducible), a rank
+  /// passes only the micro-batches of its own pieces (ShardedModule::own_micro_batches). Ranks that share sequences
+  /// pass the same whole micro-batches, and each rank computes its rows (ShardedModule::sequence_group). Returns the
+  /// mean loss over all ranks' targets before the update, the same on every rank. Collective. Throws DivergedError if
+  /// the loss or the gradient is not finite; the weights are then unchanged.
   double step(std::span<const Batch> micro_batches, const device::StepInputs& inputs) {
     counts_.start([&] {
       const SequenceGroup group = module_.sequence_group();
@@ -148,7 +148,8 @@ class Evaluation {
   using Stack = typename Model::Stack;
   using Comm = typename Stack::Comm;
 
-  /// As Training's. `purpose`: evaluate or generate; only whole sequences are continued.
+  /// The arguments are as in Training. `purpose`: evaluate or generate. Generation does not support sequences that
+  /// several ranks share.
   Evaluation(Comm& communicator, const Model& model, const StepSize& size, typename Stack::Sharding sharding = {},
              typename Stack::Tiling tiling = {}, Purpose purpose = Purpose::evaluate)
       : request_(plan_request(size, communicator.size(), communicator.rank(), purpose)),
@@ -158,7 +159,7 @@ class Evaluation {
     if (purpose == Purpose::evaluate) counts_.emplace(communicator, module_.ledger());
   }
 
-  /// The parts that a pass consists of.
+  /// Return the components of a pass.
   /// @{
   ShardedModel<Model>& module() { return module_; }
   Executor<Model>& executor() { return executor_; }

@@ -39,7 +39,7 @@ const std::array presets = {
 
 const std::array<std::string, 4> rope_types = {"default", "linear", "llama3", "yarn"};
 
-/// Throws for a pattern that matches no projection, since it must be a mistake.
+/// Throws InputError for a pattern that matches no projection.
 void validate_targets(const LlamaConfig& config) {
   config.lora.validate();
   const std::string unmatched = config.unmatched_target();
@@ -115,7 +115,7 @@ device::RotaryScaling RopeConfig::scaling(double theta, std::int64_t head_dim) c
     return {
         .kind = Kind::llama3, .factor = factor, .low = low_freq_factor, .high = high_freq_factor, .original = original};
   if (type != "yarn") return {};
-  const auto pair_of = [&](double turns) {  // the pair that turns this often within the original positions
+  const auto pair_of = [&](double turns) {  // pair with this many turns in the original positions
     return width * std::log(original / (turns * 2 * std::numbers::pi)) / (2 * std::log(theta));
   };
   const double low = std::max(std::floor(pair_of(beta_fast)), 0.0);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Dry runs of stacks on Cuda, in every build: they need no CUDA.
+// Dry runs of stacks on Cuda. They are part of every build, since they do not require CUDA.
 #include <tessera/fsdp/nn/cuda_instances.hpp>
 
 namespace fsdp::nn {

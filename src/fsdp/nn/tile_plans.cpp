@@ -26,7 +26,7 @@ const tiling::TilePlan& TilePlans::plan(ModuleKind kind, const tiling::Problem& 
   tiling::TilePlan plan = tiling::checked(problem, policy_(problem)), untiled = tiling::Untiled{}.plan(problem);
   if (plan != untiled) {
     const ModuleDryRun& module = module_of(kind, problem);
-    const auto peak = [&](const tiling::TilePlan& each) {  // with what the other units keep meanwhile
+    const auto peak = [&](const tiling::TilePlan& each) {  // includes the kept bytes of the other units
       return module.peak(each, problem.tokens, 1) + (each.repeats - 1) * each.kept_bytes;
     };
     if (peak(plan) > peak(untiled)) plan = std::move(untiled);

@@ -41,7 +41,7 @@ TokenBatch TokenBatch::part(int part, int parts) const {
 
 BatchCounts TokenBatch::counts() const {
   const std::int64_t rows = tokens.numel(), all = all_rows > 0 ? all_rows : rows;
-  std::int64_t squares = 0;  // each row counts the length of its document
+  std::int64_t squares = 0;  // each row adds the length of its document
   if (documents.empty()) squares = checked_multiply(rows, all / std::max<std::int64_t>(sequences, 1));
   for (std::size_t i = 1; i < documents.size(); ++i) {
     const std::int64_t begin = documents[i - 1], end = documents[i];

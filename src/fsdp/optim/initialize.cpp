@@ -12,7 +12,7 @@
 namespace fsdp::optim {
 namespace {
 
-/// Fewer values than this are made sooner by one thread than a team is woken.
+/// For fewer values than this, one thread is faster than waking an OpenMP team.
 constexpr std::int64_t worth_a_team = 4096;
 
 }  // namespace

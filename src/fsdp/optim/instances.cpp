@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory, lists of structs, and modules that are compiled into the library. A source of its own, and lists first: g++
-// 12 omits those members that other code of a source has inlined before.
+// Explicit instantiations of memory, lists of structs, and modules. They are in a separate source file, with lists
+// first, because g++ 12 omits members that earlier code of the same file has inlined.
 #include <tessera/fsdp/optim/instances.hpp>
 
 #include <type_traits>

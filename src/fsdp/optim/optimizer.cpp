@@ -13,7 +13,7 @@
 namespace fsdp::optim {
 
 void require_constant(bool holds, std::string_view name, double value, std::string_view range) {
-  std::array<char, 32> digits{};  // all of them: 0.99999999 is not 1
+  std::array<char, 32> digits{};  // all digits, since 0.99999999 must not print as 1
   const char* const end = std::to_chars(digits.data(), digits.data() + digits.size(), value).ptr;
   require<InputError>(holds && is_finite(value), "--", name, " ", std::string_view(digits.data(), end), " must be ",
                       range);
@@ -47,13 +47,13 @@ void require_whole(std::string_view optimizer, std::string_view cut) {
 
 StatePlaces places_of(std::span<const StatePiece> pieces, std::size_t state, std::int64_t trained) {
   StatePlaces places;
-  std::int64_t skipped = 0;  // elements of trained pieces without this state
+  std::int64_t skipped = 0;  // number of elements of trained pieces without this state
   for (std::size_t i = 0; i < pieces.size(); ++i) {
     places.starts.push_back(pieces[i].resting - skipped);
     if (!pieces[i].trainable || pieces[i].states > state) continue;
     const auto next = std::find_if(pieces.begin() + static_cast<std::ptrdiff_t>(i) + 1, pieces.end(),
                                    [](const StatePiece& piece) { return piece.trainable; });
-    skipped += (next == pieces.end() ? trained : next->resting) - pieces[i].resting;  // padding included
+    skipped += (next == pieces.end() ? trained : next->resting) - pieces[i].resting;  // includes padding
   }
   places.elements = trained - skipped;
   return places;

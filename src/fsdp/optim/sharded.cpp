@@ -12,7 +12,7 @@
 namespace fsdp::detail {
 namespace {
 
-/// Returns the shortest text that reads as this number, so that numbers are compared to the bit.
+/// Returns the shortest text that parses to exactly this number, so that numbers are compared bit by bit.
 std::string text_of(double number) {
   std::array<char, 32> text{};
   return {text.data(), std::to_chars(text.data(), text.data() + text.size(), number).ptr};

@@ -15,7 +15,7 @@ StepKind kind_of(int step_class, const Parameter& parameter) {
       .step_class = step_class, .lr = step.lr, .clip = step.clip, .norm = static_cast<std::size_t>(step.clip_group)};
 }
 
-/// Sets, for each norm of a class that `steps`, the first kind that has it.
+/// Sets, for each norm of a class for which `steps` returns true, the first kind that has the norm.
 void find_makers(std::vector<std::size_t>& made_by, const StepKinds& kinds, FunctionRef<bool(int)> steps) {
   for (std::size_t i = kinds.size(); i-- > 0;)
     if (steps(kinds.list()[i].step_class)) made_by[kinds.list()[i].norm] = i;

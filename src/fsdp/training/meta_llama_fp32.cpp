@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Dry runs of a Llama. Those of stacks on Cuda need no CUDA.
+// Dry runs of a Llama. Dry runs of stacks on Cuda do not require CUDA.
 #include <tessera/fsdp/models/llama.hpp>
 #include <tessera/fsdp/nn/cuda_instances.hpp>
 #include <tessera/fsdp/plan/dry_run.hpp>

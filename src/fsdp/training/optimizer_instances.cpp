@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Separate from run_time_optimizer.cpp, which a program without the CPU device can link without this file.
+// Separate from run_time_optimizer.cpp, so that a program without the CPU device can link that file without this one.
 #include <tessera/fsdp/training/run_time_optimizer.hpp>
 
 namespace fsdp::optim {

@@ -32,27 +32,27 @@ namespace {
 void open_what_is_closed() {
   for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
     if (::fcntl(descriptor, F_GETFD) < 0 && errno == EBADF)
-      static_cast<void>(::open("/dev/null", O_RDWR));  // the lowest free number: this one
+      static_cast<void>(::open("/dev/null", O_RDWR));  // opens the lowest free descriptor, which is this one
 }
 
-/// Raises the soft limit on open files, since every rank that is a thread opens every shard of a model. Usual soft
-/// limits of 1024 are for programs that call select(2), which this one does not.
+/// Raises the soft limit on open files, since every rank that is a thread opens every shard of a model. The usual soft
+/// limit of 1024 exists for programs that call select(2), which this one does not.
 void allow_open_files() {
   constexpr rlim_t enough = 65536;  // some libraries close all descriptors up to the limit, one by one
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= enough) return;
   limit.rlim_cur = std::min(limit.rlim_max, enough);
-  static_cast<void>(::setrlimit(RLIMIT_NOFILE, &limit));  // refused: the error of opening says what to do
+  static_cast<void>(::setrlimit(RLIMIT_NOFILE, &limit));  // if this fails, opening reports the fix
 }
 
-/// Whether a descriptor is of a pipe that nobody reads any more.
+/// Whether a descriptor is a pipe whose reader has closed it.
 bool is_without_reader(int descriptor) {
   pollfd state{.fd = descriptor, .events = 0, .revents = 0};
   return ::poll(&state, 1, 0) == 1 && (state.revents & (POLLERR | POLLHUP)) != 0;
 }
 
-/// Flushes stdout. Returns 0, or the status of a program whose output was not taken, after an error on stderr. Says
-/// nothing of a reader that is gone: that was its own wish, as in `tessera inspect FOLDER | head`.
+/// Flushes stdout. Returns 0, or after an error on stderr the status of a program that cannot write its output. Prints
+/// nothing if the pipe's reader is gone, since that is intended, as in `tessera inspect FOLDER | head`.
 int flushed_stdout() {
   const auto before = std::signal(SIGPIPE, SIG_IGN);
   errno = 0;
@@ -60,13 +60,13 @@ int flushed_stdout() {
   const std::string why = errno != 0 ? message(": ", std::strerror(errno)) : "";
   std::signal(SIGPIPE, before);
   if (flushed && std::ferror(stdout) == 0) return comm::ExitStatus::done;
-  ::__fpurge(stdout);  // or else exit() writes once more
+  ::__fpurge(stdout);  // otherwise exit() would write again
   if (is_without_reader(STDOUT_FILENO)) return 128 + SIGPIPE;
   print_sentence(message("stdout cannot be written", why, "; what was printed is not whole"));
   return comm::ExitStatus::failed;
 }
 
-/// True while it lives.
+/// Sets a flag to true for the lifetime of the object.
 struct Set {
   explicit Set(bool& flag) : flag(flag) { flag = true; }
   Set(const Set&) = delete;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The families, a file each.
+/// The families; each one is defined in its own file.
 #pragma once
 
 #include <tessera/fsdp/models/family.hpp>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Touvron et al. 2023; Llama 2 and 3. The family that others differ from.
+// Touvron et al. 2023; Llama 2 and 3. The other families are defined by their differences from this one.
 #include "families.hpp"
 
 namespace fsdp {

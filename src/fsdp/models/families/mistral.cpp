@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Jiang et al. 2023: attention to a window of tokens.
+// Jiang et al. 2023: sliding-window attention.
 #include "families.hpp"
 
 namespace fsdp {

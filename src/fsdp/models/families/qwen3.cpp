@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Yang et al. 2025: norms of the heads of q and k, and heads of a width of their own.
+// Yang et al. 2025: norms of the heads of q and k, and a head width that is independent of the hidden size.
 #include "families.hpp"
 
 namespace fsdp {
