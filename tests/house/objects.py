@@ -21,7 +21,6 @@ EXCEPTIONS = {
     "tests/examples/gpt2_test.cpp": "a user's model in the suite of models",
     "tests/models/series_model_test.cpp": "a user's model of other batches",
     "tests/testing/model_test.cpp": "tests the suite of models, which are types",
-    "tests/testing/optimizer_test.cpp": "tests the suite of optimizers, which are types",
 }
 assert len(EXCEPTIONS) <= 6
 
@@ -51,7 +50,7 @@ def check_symbols(objects):
     for name, symbols in sorted(objects.items()):
         for struct, what in sorted(in_object(symbols)):
             if what == "members of lists":
-                wrong.append(f"{name}: it has {what} of {struct}; put extern template class std::vector<{struct}> behind the struct, and "
+                wrong.append(f"{name}: it has {what} of {struct}; put FSDP_LIST({struct}) behind the struct, and "
                              "instantiate it in a source")
             elif struct not in AGGREGATES:
                 wrong.append(f"{name}: it has the {what} of {struct}; default these in a source, or name it in AGGREGATES of "
