@@ -18,7 +18,7 @@
 namespace fsdp::sharding {
 namespace {
 
-// A value that is no action has a row of its own.
+// A value that is not an action has its own row.
 static_assert(name_of(static_cast<Action>(77)) == "?" && !computes(static_cast<Action>(77)));
 
 const Names names_of_two_blocks{.units = {"embedding", "block 0", "block 1", "head"},

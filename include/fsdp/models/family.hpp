@@ -3,7 +3,8 @@
 /// Families of models that a LlamaConfig describes: how each differs from a Llama, in its blocks and in its
 /// config.json.
 ///
-/// To add one, write src/fsdp/models/families/NAME.cpp, and list it in src/fsdp/models/families/families.cpp.
+/// To add one, write src/fsdp/models/families/NAME.cpp, and list it in src/fsdp/models/families/families.cpp. Error
+/// messages list the families from there; help texts and docs/models.md name them, too.
 #pragma once
 
 #include <cstdint>
@@ -40,6 +41,9 @@ struct Family {
 std::span<const Family* const> families();
 /// Returns the names of all families.
 std::vector<std::string> family_names();
+/// Returns the names of the families that match a predicate, such as "mistral, qwen2 or qwen3"; `conjunction` precedes
+/// the last one.
+std::string families_text(std::string_view conjunction, bool (*matches)(const Family&) = nullptr);
 /// Returns the family with this name, or nullptr if there is none.
 const Family* find_family(std::string_view name);
 

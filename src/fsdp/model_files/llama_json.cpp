@@ -199,8 +199,8 @@ LlamaConfig LlamaConfig::parse(std::string_view text, const std::string& source)
   const Keys keys(object, source);
   const std::string type = keys.text("model_type");
   const Family* const found = find_family(type);
-  require<InputError>(found != nullptr, source, ": \"model_type\" is \"", shortened(type),
-                      "\"; llama, mistral, qwen2 and qwen3 are supported");
+  require<InputError>(found != nullptr, source, ": \"model_type\" is \"", shortened(type), "\"; ", families_text("and"),
+                      " are supported");
   const Family& family = *found;
   require_supported(keys, family);
 

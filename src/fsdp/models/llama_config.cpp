@@ -167,11 +167,13 @@ void LlamaConfig::validate() const {
     throw InputError(message("model: no family is called '", c.family, "'; ", suggestion(c.family, family_names())));
   require<InputError>(c.sliding_window >= 0 && c.full_layers >= 0, "model: the window is ", c.sliding_window,
                       " tokens and ", c.full_layers, " layers have none; neither may be below 0");
-  const bool has_window = own->window != Family::Window::none;
+  const auto sees_window = [](const Family& family) { return family.window != Family::Window::none; };
+  const bool has_window = sees_window(*own);
+  const std::string with_window = families_text("or", sees_window);
   require<InputError>(c.sliding_window == 0 || has_window, "model: a ", c.family,
-                      "'s tokens see no window; take --family mistral, qwen2 or qwen3");
+                      "'s tokens see no window; take --family ", with_window);
   require<InputError>(c.full_layers == 0 || has_window, "model: all layers of a ", c.family,
-                      " are alike; take --family mistral, qwen2 or qwen3");
+                      " are alike; take --family ", with_window);
   c.rope.validate();
   validate_targets(c);
   require<InputError>(std::isfinite(c.rope_theta) && c.rope_theta > 1 && c.rope_theta <= 1e9, "model: rope_theta is ",
