@@ -3,8 +3,7 @@
 /// The metrics file: one JSON object per line, appended and flushed at once.
 ///
 /// Numbers are printed so that they read back to the same value. NaN and infinities, which JSON lacks, are strings.
-/// The `visit` of a record calls `visitor(name, value)` for each value of its line; an empty optional is written as
-/// null.
+/// An empty optional is written as null.
 #pragma once
 
 #include <cstdint>
@@ -19,11 +18,6 @@
 #include <tessera/fsdp/core/config_values.hpp>
 
 namespace fsdp::report {
-
-/// Returns the text, or an empty optional if the text is empty.
-inline std::optional<std::string> unless_empty(const std::string& text) {
-  return text.empty() ? std::nullopt : std::optional(text);
-}
 
 /// Seconds of a step.
 struct StepTimes {
@@ -65,31 +59,6 @@ struct StartRecord {
   std::int64_t steps = 0;
   std::int64_t skipped_binary = 0;        ///< number of binary files that were skipped
   std::optional<StepTimes> planned = {};  ///< planned times of a step; omitted without --cluster
-
-  /// The optimizer's name and constants.
-  ConfigValues named_constants() const;
-
-  template <class Self, class Visitor>
-  static void visit(Self& self, Visitor&& visitor) {
-    visitor("event", "start");
-    visitor("stack", self.stack);
-    visitor("model", self.model_name);
-    visitor("sizes", self.sizes);
-    visitor("optimizer", self.named_constants());
-    visitor("parameters", self.parameters);
-    if (self.trained < self.parameters) visitor("trained_parameters", self.trained);
-    visitor("seed", self.seed);
-    visitor("world", self.world);
-    visitor("threads", self.threads);
-    visitor("instruction_set", self.instruction_set);
-    visitor("first_step", self.first_step);
-    visitor("steps", self.steps);
-    visitor("skipped_binary", self.skipped_binary);
-    if (self.ranks_per_sequence > 1) visitor("ranks_per_sequence", self.ranks_per_sequence);
-    if (self.pieces > 0) visitor("pieces", self.pieces);
-    if (!self.groups.empty()) visitor("groups", self.groups);
-    if (self.planned) visitor("planned_step_seconds", self.planned->all);
-  }
 };
 
 /// The values of one parameter group (--group) in a step.
@@ -116,25 +85,6 @@ struct StepRecord {
   std::string mfu_peak = {};  ///< the peak that mfu divides by (peak_name in tessera/trainer/report/matmul_peak.hpp)
   comm::MeshTraffic traffic = {};        ///< collectives of the step's passes and update; omitted if there are none
   std::vector<GroupRecord> groups = {};  ///< groups with their own learning rate or norm
-
-  template <class Self, class Visitor>
-  static void visit(Self& self, Visitor&& visitor) {
-    visitor("step", self.step);
-    visitor("loss", self.loss);
-    visitor("grad_norm", self.grad_norm);
-    visitor("lr", self.lr);
-    visitor("tokens", self.tokens);
-    visitor("tokens_per_second", self.tokens_per_second);
-    visitor("step_seconds", self.step_seconds);
-    visitor("peak_bytes", self.peak_bytes);
-    visitor("tflops", self.tflops);
-    visitor("mfu", self.mfu);
-    visitor("mfu_peak", unless_empty(self.mfu_peak));
-    if (self.loss_scale) visitor("loss_scale", *self.loss_scale);
-    if (self.skipped) visitor("skipped", true);
-    if (self.traffic != comm::MeshTraffic{}) visitor("traffic", self.traffic);
-    if (!self.groups.empty()) visitor("groups", self.groups);
-  }
 };
 
 /// A line for each held-out loss.
@@ -142,14 +92,6 @@ struct ValidationRecord {
   std::int64_t step = 0;
   double validation_loss = 0;
   std::int64_t tokens = 0;  ///< number of targets in the held-out part
-
-  template <class Self, class Visitor>
-  static void visit(Self& self, Visitor&& visitor) {
-    visitor("event", "validation");
-    visitor("step", self.step);
-    visitor("validation_loss", self.validation_loss);
-    visitor("tokens", self.tokens);
-  }
 };
 
 /// A line for each sample that the model wrote (--sample-prompt).
@@ -161,14 +103,6 @@ struct SampleRecord {
 
   /// Prompt and text for display: an answer starts on its own line.
   std::string whole() const { return prompt + (is_answer ? "\n" : "") + text; }
-
-  template <class Self, class Visitor>
-  static void visit(Self& self, Visitor&& visitor) {
-    visitor("event", "sample");
-    visitor("step", self.step);
-    visitor("prompt", self.prompt);
-    visitor("text", self.text);
-  }
 };
 
 /// The last line: summarizes the run.
@@ -187,30 +121,16 @@ struct SummaryRecord {
   std::int64_t peak_bytes = 0;
   std::string checkpoint = {};     ///< path of the last checkpoint; empty if there is none
   comm::MeshTraffic traffic = {};  ///< all collectives of the run; omitted if there are none
-
-  template <class Self, class Visitor>
-  static void visit(Self& self, Visitor&& visitor) {
-    visitor("event", "summary");
-    visitor("steps", self.steps);
-    visitor("loss", self.loss);
-    visitor("validation_loss", self.validation_loss);
-    visitor("tokens", self.tokens);
-    visitor("seconds", self.seconds);
-    visitor("first_step_seconds", self.first_step_seconds);
-    visitor("step_seconds", self.step ? std::optional(self.step->all) : std::nullopt);
-    if (self.step && self.step->collectives) visitor("collective_seconds", *self.step->collectives);
-    if (self.planned) visitor("planned_step_seconds", self.planned->all);
-    if (self.planned) visitor("planned_collective_seconds", self.planned->collectives);
-    if (self.straggler) visitor("straggler", self.straggler->rank);
-    visitor("peak_bytes", self.peak_bytes);
-    visitor("checkpoint", unless_empty(self.checkpoint));
-    if (self.traffic != comm::MeshTraffic{}) visitor("traffic", self.traffic);
-  }
 };
 
-/// Returns one of these records as its JSON line, without the newline.
-template <class Record>
-std::string json_line(const Record& record);
+/// Return a record as its JSON line, without the newline.
+/// @{
+std::string json_line(const StartRecord& record);
+std::string json_line(const StepRecord& record);
+std::string json_line(const ValidationRecord& record);
+std::string json_line(const SampleRecord& record);
+std::string json_line(const SummaryRecord& record);
+/// @}
 
 /// Writes records to a file; does nothing if the path is empty.
 class Metrics {

@@ -101,38 +101,29 @@ Tensors tensors_of(const std::filesystem::path& folder, const StepDigest& place)
   return found;
 }
 
-/// Finds the largest difference in the tensors that it compares.
-class Largest {
- public:
-  void look_at(const checkpoint::SafetensorsFile& a, const checkpoint::SafetensorsFile& b, const std::string& name) {
-    const checkpoint::TensorInfo &in_a = a.at(name), &in_b = b.at(name);
-    require<InputError>(in_a.shape == in_b.shape, shortened(name), " is ", checkpoint::shape_text(in_a.shape), " in ",
-                        a.path().string(), " and ", checkpoint::shape_text(in_b.shape), " in ", b.path().string());
-    std::vector<float> values_a, values_b;
-    for (std::int64_t begin = 0; begin < in_a.elements; begin += checkpoint::piece_elements) {
-      const std::int64_t count = std::min(checkpoint::piece_elements, in_a.elements - begin);
-      values_a.resize(static_cast<std::size_t>(count));
-      values_b.resize(static_cast<std::size_t>(count));
-      a.read_range(in_a, begin, count, values_a.data());
-      b.read_range(in_b, begin, count, values_b.data());
-      std::int64_t element = begin;
-      for (const auto& [value_a, value_b] : ranges::views::zip(values_a, values_b)) {
-        const double apart = distance(value_a, value_b);
-        if (apart > apart_) {
-          apart_ = apart;
-          found_ = {.tensor = name, .place = place_of(element, in_a.shape), .a = value_a, .b = value_b};
-        }
-        ++element;
+/// Replaces `found` and its distance `most` by a larger difference in one tensor, if there is one.
+void look_at(const checkpoint::SafetensorsFile& a, const checkpoint::SafetensorsFile& b, const std::string& name,
+             double& most, TensorDifference& found) {
+  const checkpoint::TensorInfo &in_a = a.at(name), &in_b = b.at(name);
+  require<InputError>(in_a.shape == in_b.shape, shortened(name), " is ", checkpoint::shape_text(in_a.shape), " in ",
+                      a.path().string(), " and ", checkpoint::shape_text(in_b.shape), " in ", b.path().string());
+  std::vector<float> values_a, values_b;
+  for (std::int64_t begin = 0; begin < in_a.elements; begin += checkpoint::piece_elements) {
+    const std::int64_t count = std::min(checkpoint::piece_elements, in_a.elements - begin);
+    values_a.resize(static_cast<std::size_t>(count));
+    values_b.resize(static_cast<std::size_t>(count));
+    a.read_range(in_a, begin, count, values_a.data());
+    b.read_range(in_b, begin, count, values_b.data());
+    std::int64_t element = begin;
+    for (const auto& [value_a, value_b] : ranges::views::zip(values_a, values_b)) {
+      if (const double apart = distance(value_a, value_b); apart > most) {
+        most = apart;
+        found = {.tensor = name, .place = place_of(element, in_a.shape), .a = value_a, .b = value_b};
       }
+      ++element;
     }
   }
-  /// Returns nothing if all bits are equal.
-  std::optional<TensorDifference> found() const { return apart_ >= 0 ? std::optional(found_) : std::nullopt; }
-
- private:
-  double apart_ = -1;
-  TensorDifference found_;
-};
+}
 
 }  // namespace
 
@@ -189,9 +180,9 @@ std::int64_t StepTensors::bytes() const {
 
 void StepTensors::create() {
   std::error_code error;
-  require<InputError>(!std::filesystem::exists(folder_, error) || std::filesystem::is_empty(folder_, error),
-                      "--tensors ", folder_.string(), ": is not empty; give a new folder");
   made_folder_ = !std::filesystem::exists(folder_, error);
+  require<InputError>(made_folder_ || std::filesystem::is_empty(folder_, error), "--tensors ", folder_.string(),
+                      ": is not empty; give a new folder");
   std::filesystem::create_directories(folder_, error);
   require<InputError>(!error, "--tensors ", folder_.string(), ": cannot be made: ", error.message());
   made_file_ = true;
@@ -230,9 +221,10 @@ std::optional<TensorDifference> largest_difference(const std::filesystem::path& 
                                                    const StepDigest& place) {
   const Tensors in_a = tensors_of(a, place), in_b = tensors_of(b, place);
   if (in_a.names.empty() || in_a.names != in_b.names) return std::nullopt;
-  Largest largest;
-  for (const std::string& name : in_a.names) largest.look_at(*in_a.file, *in_b.file, name);
-  return largest.found();
+  double most = -1;
+  TensorDifference found;
+  for (const std::string& name : in_a.names) look_at(*in_a.file, *in_b.file, name, most, found);
+  return most >= 0 ? std::optional(found) : std::nullopt;  // empty if all bits are equal
 }
 
 std::string in_words(const TensorDifference& difference) {

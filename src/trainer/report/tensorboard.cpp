@@ -122,13 +122,11 @@ TensorBoard::TensorBoard(const std::filesystem::path& directory) {
 }
 
 void TensorBoard::write(const StartRecord& record) {
-  if (path_.empty()) return;
   ranks_ = static_cast<double>(record.world);
   append(start_event(now(), record.first_step));
 }
 
 void TensorBoard::write(const StepRecord& record) {
-  if (path_.empty()) return;
   std::vector<Scalar> scalars = {{"loss_metrics/global_avg_loss", record.loss},
                                  {"grad_norm", record.grad_norm},
                                  {"lr", record.lr},
@@ -148,17 +146,16 @@ void TensorBoard::write(const StepRecord& record) {
 }
 
 void TensorBoard::write(const ValidationRecord& record) {
-  if (path_.empty()) return;
   const Scalar loss{"validation_metrics/loss", record.validation_loss};
   append(scalars_event(now(), record.step, {&loss, 1}));
 }
 
 void TensorBoard::write(const SampleRecord& record) {
-  if (path_.empty()) return;
   append(text_event(now(), record.step, "sample/text_summary", sample_markdown(record)));
 }
 
 void TensorBoard::append(const std::string& event) {
+  if (path_.empty()) return;
   file_ << tf_record(event) << std::flush;
   require<InputError>(file_.good(), "--tensorboard ", path_.string(), ": cannot be written (is the disk full?)");
 }
