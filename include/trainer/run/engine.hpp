@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The interface between a program and a stack: abstract classes whose implementations depend on model, source and
+/// The interface between a program and a stack. Only sample numbers, plain numbers and text cross it, never a batch, so
+/// that its callers are compiled once. engine_of.hpp and inference_of.hpp implement it for a model, a source and a
 /// stack.
-///
-/// Only sample numbers, plain numbers and text cross the interface, never a batch, so that its callers are compiled
-/// once. engine_of.hpp and inference_of.hpp implement the classes.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
-#include <deque>
 #include <optional>
 #include <span>
 #include <string>
@@ -51,7 +48,7 @@ struct RunModel {
 
 /// An engine's model, source, stack and plan.
 struct EngineFacts {
-  report::StartRecord start = {};              ///< start record; its first step is not set
+  report::StartRecord start = {};              ///< its first step is not set
   std::string source = {};                     ///< Source::text
   std::int64_t training = 0, validation = 0;   ///< number of samples
   std::string_view unit = {}, loss_unit = {};  ///< nn::unit_of, and the batch's loss_unit if it has one
@@ -61,7 +58,7 @@ struct EngineFacts {
   std::int64_t host_bytes = 0;                 ///< planned bytes of activations in host memory
   report::MatmulPeak peak = {};
   RunModel model = {};
-  RunRecord record = {};        ///< record that later runs compare with theirs
+  RunRecord record = {};        ///< later runs compare it with theirs
   bool names_folder = false;    ///< whether --model is a folder
   bool asynchronous = false;    ///< whether steps are enqueued on a device
   StepSize size = {};           ///< size of a rank's step
@@ -87,30 +84,10 @@ struct StepResults {
   double targets() const { return static_cast<double>(counts.valid_targets > 0 ? counts.valid_targets : 1); }
 };
 
-/// Steps that an engine has enqueued and whose results it has not returned yet.
-class PendingResults {
- public:
-  PendingResults();
-  ~PendingResults();
-
-  /// Number of steps.
-  std::int64_t size() const { return std::ssize(steps_); }
-  StepResults& add();  ///< the reference is valid until `take` removes the step
-  StepResults take();  ///< removes and returns the oldest step
-  /// Whether the host has yet to see the end of the oldest step while a later one is enqueued; record that it saw it.
-  /// @{
-  bool looks_for_oldest() const;
-  void see_oldest_done();
-  /// @}
-
- private:
-  std::deque<StepResults> steps_;
-};
-
 /// One rank's training of a model on a source.
 class Engine {
  public:
-  virtual ~Engine();
+  virtual ~Engine() = default;
   /// The ranks that train, and the facts about the training.
   /// @{
   virtual const comm::Ranks& ranks() const = 0;
@@ -173,7 +150,7 @@ class Engine {
 /// One rank's forward passes of a folder's model. Functions that are not const are collective.
 class Inference {
  public:
-  virtual ~Inference();
+  virtual ~Inference() = default;
   /// The ranks; the size of the vocabulary; the largest number of tokens in a sequence, if limited; whether the model
   /// has `next_logits`.
   /// @{

@@ -5,14 +5,17 @@
 
 #include <tessera/fsdp/core/language.hpp>  // before all others
 
+#include <chrono>
 #include <concepts>
 #include <cstdint>
+#include <deque>
 #include <exception>
 #include <functional>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <tessera/comm/agreement.hpp>
@@ -120,12 +123,18 @@ class EngineOf final : public Engine {
     double in_collectives = 0;
     if constexpr (!Device::asynchronous) in_collectives = collective_seconds(training_.module());
     const auto batch = feed_.take(more);
-    StepResults& step = queued_.add();
+    StepResults& step = queued_.emplace_back();
     step.counts = batch.counts;
     const auto scale = static_cast<float>(inputs.loss_scale / step.targets());
     std::function<void()> before_update;
-    if (verifies(number)) before_update = [&] { verify(number, scale); };
-    if (tensors_ != nullptr) before_update = [&] { write_gradients(); };
+    if constexpr (may_verify)
+      if (verifies(number))
+        before_update = [&] {  // throws CorruptionError on all ranks, so that nothing is saved
+          resting_->compare(number - 1);
+          verification_->verify(number, scale, [&](int piece) { return feed_.piece(piece); });
+        };
+    if (tensors_ != nullptr)
+      before_update = [&] { with_disk([&] { write_stepped_gradients(training_.module(), *tensors_); }); };
     const comm::MeshTraffic before = training_.traffic();
     training_.queue(batch.micro_batches, scale, inputs,
                     batch.counts.valid_targets == options_.batch_size * options_.seq_len, before_update);
@@ -141,9 +150,12 @@ class EngineOf final : public Engine {
   }
 
   StepResults results() override {
-    const std::int64_t behind = queued_.size() - 1;
+    require(!queued_.empty(),
+            "engine: results were requested, and no step is enqueued whose results are missing; call step before");
+    StepResults step = std::move(queued_.front());
+    queued_.pop_front();
+    const std::int64_t behind = std::ssize(queued_);
     auto& control = training_.optimizer().control();
-    StepResults step = queued_.take();
     step.decision = control.decision(behind);
     step.norms_apart = control.norms_apart(behind);
     step.peak_bytes = training_.peak_bytes();
@@ -181,20 +193,6 @@ class EngineOf final : public Engine {
 
  private:
   static constexpr bool may_verify = StepWatch<Model>::may_verify;
-
-  /// The unit of the model's loss, if its batch defines one.
-  static constexpr std::string_view loss_unit() {
-    if constexpr (nn::detail::has_loss_unit<typename Model::Batch>())
-      return Model::Batch::loss_unit;
-    else
-      return {};
-  }
-  std::int64_t skipped_binary() const {
-    if constexpr (data::detail::has_skipped_binary<Source>())
-      return source_.skipped_binary();
-    else
-      return 0;
-  }
 
   /// The facts that are known before the step's memory is allocated. Measuring the peak allocates memory outside the
   /// plan, and releases it.
@@ -235,12 +233,12 @@ class EngineOf final : public Engine {
     start.parameters = parameter_count(model_);
     start.trained = trained_count(model_);
     start.steps = options_.steps;
-    start.skipped_binary = skipped_binary();
+    if constexpr (data::detail::has_skipped_binary<Source>()) start.skipped_binary = source_.skipped_binary();
     facts_.source = source_.text();
     facts_.training = source_.training();
     facts_.validation = source_.validation();
     facts_.unit = nn::unit_of<typename Model::Batch>();
-    facts_.loss_unit = loss_unit();
+    if constexpr (nn::detail::has_loss_unit<typename Model::Batch>()) facts_.loss_unit = Model::Batch::loss_unit;
     facts_.residency = report::residency_text(module.residency());
     facts_.planned_bytes = training_.plan().peak_bytes();
     facts_.host_bytes = training_.plan().offloaded_bytes;
@@ -257,14 +255,6 @@ class EngineOf final : public Engine {
   }
 
   bool verifies(std::int64_t step) const { return verification_ && step % options_.verify_every == 0; }
-  /// Verifies a step before its update. Throws CorruptionError on all ranks, so that nothing is saved.
-  void verify(std::int64_t step, float scale) {
-    if constexpr (may_verify) {
-      resting_->compare(step - 1);
-      verification_->verify(step, scale, [&](int piece) { return feed_.piece(piece); });
-    }
-  }
-
   /// Returns an observer that traces tasks and, on an asynchronous device, polls for the end of the previous step: if
   /// the device's queue is full, enqueueing takes as long as execution. With CUDA graphs it does not poll: the host
   /// must not query events during capture, and a step of one launch does not delay the report.
@@ -279,8 +269,8 @@ class EngineOf final : public Engine {
   void after(const sharding::Task& task) {
     auto& module = training_.module();
     if (watch_.traces()) watch_.after(task, module.ledger().current(), module.arena().used());
-    if (!options_.cuda_graphs && queued_.looks_for_oldest() && training_.optimizer().control().decided())
-      queued_.see_oldest_done();
+    const bool looks = !options_.cuda_graphs && queued_.size() > 1 && !queued_.front().done;
+    if (looks && training_.optimizer().control().decided()) queued_.front().done = std::chrono::steady_clock::now();
   }
 
   template <class F>
@@ -304,9 +294,6 @@ class EngineOf final : public Engine {
       if (stream_error_) std::rethrow_exception(stream_error_);
     });
   }
-  void write_gradients() {
-    with_disk([&] { write_stepped_gradients(training_.module(), *tensors_); });
-  }
 
   comm::CatchSignals signals_{comm::CatchSignals::Later()};  ///< for the feed
   Comm& communicator_;
@@ -322,7 +309,7 @@ class EngineOf final : public Engine {
   std::optional<RestingDigests<Model, typename Training<Model, Optimizer>::Optimizer>> resting_;
   Feed<Comm, Source> feed_;
   Batches<Source> held_out_batch_;
-  PendingResults queued_;
+  std::deque<StepResults> queued_;          ///< results of the enqueued steps; not returned yet
   report::StepTensors* tensors_ = nullptr;  ///< destination of the next step's tensors; null: none are written
   std::exception_ptr stream_error_;         ///< the first exception of this rank during a pass
 };

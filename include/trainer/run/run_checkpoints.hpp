@@ -3,7 +3,6 @@
 /// The checkpoints of one run: initializes or loads its weights, and saves them.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <map>
@@ -54,7 +53,6 @@ class RunCheckpoints {
  public:
   /// `dir`: this run's use of --checkpoint-dir. References must outlive this object.
   RunCheckpoints(Engine& engine, const TrainOptions& options, CheckpointDir dir);
-  ~RunCheckpoints();
 
   /// Throws InputError unless all ranks can write into --checkpoint-dir and its disk has room for a checkpoint.
   void require_folder();
@@ -76,18 +74,11 @@ class RunCheckpoints {
  private:
   bool leads() const { return ranks_.rank() == 0; }
   checkpoint::Warn warn() const;
-  std::filesystem::path path_of(std::int64_t step) const;
-  std::array<std::filesystem::path, 2> spared(const checkpoint::TrainerState& state) const;
   Loaded resume();
   std::vector<std::string> start();
   std::optional<checkpoint::Checkpoint> open_agreed();
-  Resumed compare(const checkpoint::Checkpoint& from);
   bool restored(const checkpoint::Checkpoint& from);
-  Loaded resumed(const checkpoint::Checkpoint& from, Resumed found);
-  Loaded fresh(std::vector<std::string> lines) const;
-  bool first_weights_are_stored();
-  std::vector<std::string> random_lines() const;
-  std::vector<std::string> stored_lines() const;
+  void remove_older(const checkpoint::TrainerState& state) const;
   void read_side_files();
 
   Engine& engine_;

@@ -75,27 +75,6 @@ void CheckpointDir::require_held() const {
   if (lock_) prefixed(flag_prefix, [&] { lock_->require_held(); });
 }
 
-std::string resumed_identity(const TrainOptions& options, const checkpoint::Checkpoint& from,
-                             const std::string& otherwise) {
-  std::string identity = value_of(from.state().run, checkpoint::run_identity);
-  if (options.checkpoint_dir)
-    for (const checkpoint::StepFolder& step : checkpoint::step_folders_in(*options.checkpoint_dir)) {
-      if (identity.empty()) identity = step.run;
-      require<InputError>(step.run.empty() || step.run == identity, "--checkpoint-dir ", *options.checkpoint_dir, ": ",
-                          step.path.string(), " is a checkpoint of another run than ", from.path().string(),
-                          ", which --resume takes; give each run a folder of its own");
-    }
-  return identity.empty() ? otherwise : identity;
-}
-
-std::string later_steps(const TrainOptions& options, const checkpoint::Checkpoint& from) {
-  if (!options.checkpoint_dir || *options.resume != from.path().string()) return {};
-  const std::vector<checkpoint::StepFolder> steps = checkpoint::step_folders_in(*options.checkpoint_dir);
-  if (steps.empty() || steps.front().step <= from.state().step) return {};
-  return message("resumed: ", *options.checkpoint_dir, " keeps its later steps, up to ", steps.front().step,
-                 ", which --resume auto would take");
-}
-
 void require_writable(const std::string& checkpoint_dir) {
   std::error_code error;
   std::filesystem::path there = std::filesystem::absolute(checkpoint_dir, error);
@@ -117,28 +96,6 @@ void require_room(const TrainOptions& options, const checkpoint::Listing& model,
     if (warn) warn(message("--checkpoint-dir ", text, "; --keep N keeps the newest N"));
   };
   prefixed(flag_prefix, [&] { checkpoint::require_room(*options.checkpoint_dir, model, states, saved, with_flags); });
-}
-
-std::optional<std::filesystem::path> folder_to_resume(const TrainOptions& options, const checkpoint::ReadListing& read,
-                                                      const checkpoint::Warn& warn) {
-  if (!options.resume) return std::nullopt;
-  if (*options.resume != "auto") return *options.resume;
-  const std::string& dir = *options.checkpoint_dir;
-  const std::optional<std::filesystem::path> newest = checkpoint::find_latest(dir, read, warn);
-  require<InputError>(newest.has_value() || !checkpoint::holds_any(dir), "--resume auto: ", dir,
-                      " holds checkpoints and none is complete; mend one, or start in another "
-                      "folder");
-  return newest;
-}
-
-void remove_older(const TrainOptions& options, std::int64_t newest, std::span<const std::filesystem::path> spared,
-                  const checkpoint::Warn& warn) {
-  if (options.keep == 0) return;
-  try {
-    checkpoint::remove_older(*options.checkpoint_dir, newest, options.keep, spared);
-  } catch (const InputError& error) {
-    warn(error.what());
-  }
 }
 
 }  // namespace fsdp::train
