@@ -8,7 +8,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include <tessera/comm/traffic.hpp>
+#include <tessera/comm/monitor.hpp>
 #include <tessera/fsdp/core/config_values.hpp>
 
 namespace fsdp::report {
