@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include <tessera/comm/monitor.hpp>
-#include <tessera/fsdp/core/config_values.hpp>
+#include <tessera/fsdp/core/named_values.hpp>
 
 namespace fsdp::report {
 
