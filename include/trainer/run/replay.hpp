@@ -29,7 +29,7 @@
 
 namespace fsdp::train {
 
-/// `tessera replay` on one stack. `recorded` and `after`: see StepReplay. `options`: those of the recorded run, with
+/// `tessera replay` on one stack. `recorded` and `after`: see replay_step. `options`: those of the recorded run, with
 /// its data, a checkpoint's folder as --model, and the present launch options; `flags` are bound to them. Rank 0 prints
 /// the warnings. Returns the exit status.
 template <class Model, class Optimizer>
@@ -59,7 +59,7 @@ int replay(const ReplayRequest& request, const TrainOptions& options, const Flag
     RunWatch watch(options, communicator.rank());
     EngineOf<Model, data::TextSource, Optimizer> engine(communicator, options, model, data.source, sharding, tiling,
                                                         optimizer, watch, size, EngineUse::replays);
-    return StepReplay(engine, request, options, watch, recorded, after).run();
+    return replay_step(engine, request, options, watch, recorded, after);
   });
 }
 
