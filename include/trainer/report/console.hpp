@@ -74,6 +74,7 @@ class Console {
           std::string_view unit = "tokens");
   ~Console();
   Console(Console&&) = delete;
+  Console& operator=(Console&&) = default;  ///< of a Console that shows no progress line yet
 
   void step(const StepRecord& record);  ///< prints the step's line if it is to be logged, and updates the progress line
   void line(const std::string& text);   ///< prints any other line above the progress line

@@ -31,7 +31,6 @@ class TrainingRun {
  public:
   /// The references must outlive this object. `dir`: the run's use of --checkpoint-dir.
   TrainingRun(Engine& engine, const TrainOptions& options, const RunWatch& watch, CheckpointDir dir);
-  ~TrainingRun();
 
   /// Returns the exit status: 0, or 128 + the signal that ended the run after a step. Throws DivergedError on all ranks
   /// if a loss, weight or optimizer state is not finite.
@@ -55,15 +54,10 @@ class TrainingRun {
 
   void begin();
   device::StepInputs step(bool more);
-  std::vector<std::string> first_lines(std::vector<std::string> lines) const;
-  checkpoint::TrainerState state() const;
   void report();
   void report_all();
   std::optional<double> validate();
-  std::optional<double> held_out_loss();
-  const char* answer_to_stop() const;
   int stop(int signal);
-  void save_as_asked(std::int64_t asked);
   void save();
   int finish();
 

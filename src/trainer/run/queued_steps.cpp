@@ -113,8 +113,8 @@ void QueuedSteps::report(const StepResults& results, const report::MatmulPeak& p
              .traffic = results.traffic,
              .groups = group_records(options_.units.groups, step.inputs.lr, results.norms_apart)});
   if (skipped)
-    log_.line(message("step ", step.number, ": gradients overflow at loss scale ", loss_scale,
-                      "; skipped, the scale is ", loss_scale_->scale(), " now"));
+    log_.console().line(message("step ", step.number, ": gradients overflow at loss scale ", loss_scale,
+                                "; skipped, the scale is ", loss_scale_->scale(), " now"));
 }
 
 }  // namespace fsdp::train
