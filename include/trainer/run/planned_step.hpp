@@ -125,10 +125,12 @@ void settle_budgets(PlannedStep<Model>& step, const Optimizer& optimizer, Memory
     }
 }
 
-/// Returns the advice from dry runs of the same stack. `memory`: see memory_advice(options, ...).
+/// Returns the advice from dry runs of the same stack. `memory` returns the bytes of the rank's device; it is called
+/// only if device and host have separate memories.
 template <class Model, class Optimizer>
 std::string memory_advice(const TrainOptions& options, const PlannedStep<Model>& step, const Optimizer& optimizer,
-                          std::optional<std::int64_t> memory) {
+                          FunctionRef<std::int64_t()> memory) {
+  constexpr bool one = Model::Stack::Device::host_memory;
   constexpr bool chosen = std::is_same_v<TilingOf<Model>, tiling::RunTimeTiling>;
   const auto bytes = [&](const TrainOptions& other, const tiling::RunTimeTiling* other_tiling, int other_ranks) {
     TilingOf<Model> cut = step.tiling;
@@ -136,12 +138,12 @@ std::string memory_advice(const TrainOptions& options, const PlannedStep<Model>&
       if (other_tiling != nullptr) cut = *other_tiling;
     return taken_by(plan::dry_run(Model(step.model.config(), other.units), step.sharding, cut,
                                   plan_request(other, other_ranks, step.sharding, optimizer), optimizer),
-                    !memory);
+                    one);
   };
   const tiling::RunTimeTiling* own = nullptr;
   if constexpr (chosen) own = &step.tiling;
-  return memory_advice(options, own, step.request.ranks, sharding::facts_of(step.sharding).pieces, memory,
-                       offloads_optimizer_of<ShardingOf<Model>>, bytes);
+  return memory_advice(options, own, step.request.ranks, sharding::facts_of(step.sharding).pieces,
+                       one ? std::nullopt : std::optional(memory()), offloads_optimizer_of<ShardingOf<Model>>, bytes);
 }
 
 /// Throws the same InputError on all ranks if some rank's machine has too little memory for inputs in host memory; the

@@ -68,29 +68,18 @@ inline TakenBytes taken_by(const plan::Plan& plan, bool one = false) {
 /// The memory properties of a stack's type.
 struct StackMemory {
   bool one = false;                 ///< Device::host_memory: offloaded tensors stay in the same memory
-  bool offloads_optimizer = false;  ///< see flags_of
+  bool offloads_optimizer = false;  ///< the run has --offload optimizer, which advice then includes too
 };
 template <class Stack>
 inline constexpr StackMemory stack_memory = {.one = Stack::Device::host_memory,
                                              .offloads_optimizer = offloads_optimizer_of<typename Stack::Sharding>};
 
-/// Returns the least share of block inputs in host memory, in whole percents, with which a step fits; empty if it does
-/// not fit with all inputs there. If `fits` is true for a share, it must be true for all larger ones.
-std::optional<double> least_share(FunctionRef<bool(double share)> fits);
-/// Returns the largest share, in whole percents, that fits; 0 if none does. If `fits` is true for a share, it must be
-/// true for all smaller ones.
-double largest_share(FunctionRef<bool(double share)> fits);
-
-/// Returns the flags that `other` has and `now` does not have: "--recompute --offload inputs:0.25". `optimizer`:
-/// whether the run has --offload optimizer, which the flag then includes too.
-std::string flags_of(const UnitOptions& other, const UnitOptions& now, bool optimizer);
-
 /// Returns "; the whole run takes ... of each rank, and would take ... with --recompute, ...", by dry runs of the same
 /// stack. Lists only alternatives that need less memory. `tiling`: the run's tiling; nullptr if it is fixed at compile
 /// time. `pieces`: see step_size. `memory`: bytes of the rank's device, for which the least share of inputs in host
 /// memory is searched; empty if device and host share one memory, in which case no share is offered.
-/// `offloads_optimizer`: see flags_of. `bytes`: makes a dry run with other options, tiling (nullptr: the run's own) and
-/// number of ranks.
+/// `offloads_optimizer`: see StackMemory. `bytes`: makes a dry run with other options, tiling (nullptr: the run's own)
+/// and number of ranks.
 std::string memory_advice(
     const TrainOptions& options, const tiling::RunTimeTiling* tiling, int ranks, int pieces,
     std::optional<std::int64_t> memory, bool offloads_optimizer,

@@ -97,9 +97,7 @@ int describe(TrainOptions options, const FlagSet& flags, const ShardingOf<Model>
       const std::int64_t given = parse_bytes("memory", *options.memory);
       std::string advice;
       if (needed.bytes > given) {
-        std::optional<std::int64_t> apart;  // memory of a device separate from the host
-        if constexpr (!Stack::Device::host_memory) apart = given - needed.runtime;
-        advice = memory_advice(options, step, optimizer, apart);
+        advice = memory_advice(options, step, optimizer, [&] { return given - needed.runtime; });
         status = comm::ExitStatus::bad_input;
       }
       print(memory_line(given, needed, advice) + "\n");
@@ -119,9 +117,7 @@ int train(const TrainOptions& given, const FlagSet& flags, const ShardingOf<Mode
   using Comm = typename Model::Stack::Comm;
   validate_constants(optimizer);
   validate(given.launch);
-  if (given.dry_run || given.print_schedule) {
-    return describe<Model>(given, flags, asked, tiling, optimizer);
-  }
+  if (given.dry_run || given.print_schedule) return describe<Model>(given, flags, asked, tiling, optimizer);
   require_apart(given, files_of(flags));
   return launch<Comm>(given.launch, [&](Comm& communicator) -> int {
     agree_on_run(communicator, flags, policy_texts<typename Model::Stack>(asked, tiling),
@@ -155,9 +151,7 @@ int train(const TrainOptions& given, const FlagSet& flags, const ShardingOf<Mode
                                                           step.tiling, optimizer, watch, size);
       return TrainingRun(engine, options, watch, std::move(dir)).run();
     } catch (const MemoryError& error) {
-      std::optional<std::int64_t> apart;  // memory of a device separate from the host
-      if constexpr (!Comm::Device::host_memory) apart = memory();
-      throw MemoryError(error.what() + memory_advice(options, step, optimizer, apart));
+      throw MemoryError(error.what() + memory_advice(options, step, optimizer, memory));
     }
   });
 }

@@ -53,18 +53,14 @@ int least_percents(FunctionRef<bool(int percents)> holds) {
   return least;
 }
 
-}  // namespace
-
+/// Returns the least share of block inputs in host memory, in whole percents, with which a step fits; empty if it does
+/// not fit with all inputs there. If `fits` is true for a share, it must be true for all larger ones.
 std::optional<double> least_share(FunctionRef<bool(double share)> fits) {
   const int percents = least_percents([&](int number) { return fits(number / double{all}); });
   return percents > all ? std::nullopt : std::optional(percents / double{all});
 }
 
-double largest_share(FunctionRef<bool(double share)> fits) {
-  const int kept = least_percents([&](int number) { return number == all || fits((all - number) / double{all}); });
-  return (all - kept) / double{all};
-}
-
+/// Returns the flags that `other` has and `now` does not have: "--recompute --offload inputs:0.25".
 std::string flags_of(const UnitOptions& other, const UnitOptions& now, bool optimizer) {
   std::string text = other.recompute && !now.recompute ? "--recompute" : "";
   if (other.offload_inputs > now.offload_inputs)
@@ -72,6 +68,8 @@ std::string flags_of(const UnitOptions& other, const UnitOptions& now, bool opti
             to_text(OffloadFlag{.optimizer = optimizer, .inputs = other.offload_inputs});
   return text;
 }
+
+}  // namespace
 
 std::string memory_advice(
     const TrainOptions& options, const tiling::RunTimeTiling* tiling, int ranks, int pieces,
@@ -143,7 +141,9 @@ std::string does_not_fit(std::int64_t memory, std::int64_t needed) {
 void require_host_memory(double share, std::int64_t memory, FunctionRef<std::int64_t(double share)> host) {
   const std::int64_t needed = host(share);
   if (needed <= memory) return;
-  const double fitting = largest_share([&](double other) { return other < share && host(other) <= memory; });
+  const auto fits = [&](double other) { return other < share && host(other) <= memory; };
+  const int less = least_percents([&](int number) { return number == all || fits((all - number) / double{all}); });
+  const double fitting = (all - less) / double{all};  // 0 if no share fits
   const std::string would_do = fitting > 0 ? message(to_text(OffloadFlag{.inputs = fitting}), " would do, or give ")
                                            : std::string("no share would do; give ");
   throw InputError(message("--offload ", to_text(OffloadFlag{.inputs = share}), ": a rank takes ", needed, " bytes (",
@@ -161,25 +161,22 @@ struct Found {
 
 Found search(std::int64_t memory, FunctionRef<std::int64_t(const tiling::RunTimeTiling&)> peak) {
   Found found;
-  const auto peak_of = [&](const tiling::RunTimeTiling& tiling) {
+  const auto fits = [&](const tiling::RunTimeTiling& tiling) {
     const std::int64_t bytes = peak(tiling);
     found.least = std::min(found.least, bytes);
-    return bytes;
+    return bytes <= memory;
   };
-  const auto budgeted = [&](std::int64_t bytes) -> std::optional<std::int64_t> {
-    try {
-      return peak_of(tiling::RunTimeTiling::budget(bytes));
-    } catch (const InputError&) {
-      return std::nullopt;  // the budget is too small; any other error would have been thrown by the untiled run
-    }
-  };
-  if (peak_of(tiling::Untiled{}) <= memory) return {.budget = std::max<std::int64_t>(memory, 1), .least = found.least};
   std::int64_t low = 0, high = std::max<std::int64_t>(memory, 1);
+  if (fits(tiling::Untiled{})) low = found.budget = high;
   while (high - low > std::max<std::int64_t>(low / 256, 1)) {
     const std::int64_t middle = low + (high - low) / 2;
-    const std::optional<std::int64_t> bytes = budgeted(middle);
-    if (bytes && *bytes <= memory) found.budget = middle;
-    (!bytes || *bytes <= memory ? low : high) = middle;
+    try {
+      const bool is_enough = fits(tiling::RunTimeTiling::budget(middle));
+      if (is_enough) found.budget = middle;
+      (is_enough ? low : high) = middle;
+    } catch (const InputError&) {
+      low = middle;  // the budget is too small; any other error would have been thrown by the untiled run
+    }
   }
   return found;
 }
