@@ -27,31 +27,22 @@ void require_known(std::string_view flag, std::span<const std::int32_t> ids, std
                         ", which is not below the model's vocabulary of ", vocabulary);
 }
 
-std::vector<std::int32_t> bytes_of(std::string_view flag, const std::string& prompt, std::int64_t vocabulary,
-                                   std::string_view instead) {
-  require<InputError>(vocabulary <= byte_values, "--", flag, " is read as bytes, and the model knows ", vocabulary,
-                      " tokens, of which nothing says what text they are; ", instead);
-  std::vector<std::int32_t> tokens;
-  for (const char c : prompt) {
-    tokens.push_back(static_cast<unsigned char>(c));
-    require<InputError>(tokens.back() < vocabulary, "--", flag, " holds byte ", tokens.back(),
-                        ", which is not below the model's vocabulary of ", vocabulary);
-  }
-  return tokens;
-}
-
-/// Returns the random number in [0, 1) for a token of a sequence.
-double uniform(std::uint64_t seed, std::size_t sequence, std::size_t step) {
-  const std::uint64_t place = (static_cast<std::uint64_t>(sequence) << 32) | static_cast<std::uint64_t>(step);
-  return static_cast<double>(mixed(seed ^ mixed(place)) >> 11) * 0x1p-53;
-}
-
 }  // namespace
 
 std::vector<std::int32_t> prompt_tokens(std::string_view flag, const std::string& prompt,
                                         const std::optional<text::Tokenizer>& tokenizer, std::int64_t vocabulary,
                                         std::string_view instead) {
-  if (!tokenizer) return bytes_of(flag, prompt, vocabulary, instead);
+  if (!tokenizer) {
+    require<InputError>(vocabulary <= byte_values, "--", flag, " is read as bytes, and the model knows ", vocabulary,
+                        " tokens, of which nothing says what text they are; ", instead);
+    std::vector<std::int32_t> tokens;
+    for (const char c : prompt) {
+      tokens.push_back(static_cast<unsigned char>(c));
+      require<InputError>(tokens.back() < vocabulary, "--", flag, " holds byte ", tokens.back(),
+                          ", which is not below the model's vocabulary of ", vocabulary);
+    }
+    return tokens;
+  }
   std::vector<text::TokenId> ids = tokenizer->frame().before;
   tokenizer->append_encoded(prompt, false, ids);
   require<InputError>(!ids.empty(), "--", flag, " becomes no token; give a longer one");
@@ -117,9 +108,7 @@ void Generation::require_positions(std::int64_t positions, std::string_view mode
                       model, "; take fewer --tokens or a shorter prompt");
 }
 
-bool Generation::done() const {
-  return std::all_of(sequences_.begin(), sequences_.end(), [](const Sequence& sequence) { return sequence.done(); });
-}
+bool Generation::done() const { return std::ranges::all_of(sequences_, &Sequence::done); }
 
 std::vector<std::int32_t> Generation::window(std::int64_t length) const {
   std::vector<std::int32_t> window(static_cast<std::size_t>(sequences() * length), 0);
@@ -156,9 +145,10 @@ std::vector<std::int32_t> Generation::draw(std::span<const float> logits) const 
   std::vector<std::int32_t> drawn(sequences_.size());
   for (const auto& [i, sequence] : ranges::views::enumerate(sequences_)) {
     if (sequence.done()) continue;
-    const std::size_t step = sequence.tokens.size() + static_cast<std::size_t>(new_tokens_) - sequence.most;
-    drawn[i] =
-        sample(logits.subspan(i * columns, columns), sequence.tokens, sampling_, uniform(seed_, i, step), never_);
+    const std::uint64_t step = sequence.tokens.size() + static_cast<std::size_t>(new_tokens_) - sequence.most;
+    const std::uint64_t place = static_cast<std::uint64_t>(i) << 32 | step;
+    const double uniform = static_cast<double>(mixed(seed_ ^ mixed(place)) >> 11) * 0x1p-53;
+    drawn[i] = sample(logits.subspan(i * columns, columns), sequence.tokens, sampling_, uniform, never_);
   }
   return drawn;
 }
