@@ -24,7 +24,7 @@ s#<tessera/fsdp/module/optimizer_group\.hpp>#<tessera/fsdp/module/units.hpp>#
 s#<tessera/comm/together\.hpp>#<tessera/comm/agreement.hpp>#
 s#<tessera/fsdp/training/optimizer_instances\.hpp>#<tessera/fsdp/training/run_time_optimizer.hpp>#
 s#<tessera/trainer/run/run_watch\.hpp>#<tessera/trainer/run/run_log.hpp>#
-s#<tessera/trainer/run/step_times\.hpp>#<tessera/trainer/run/queued_steps.hpp>#
+s#<tessera/trainer/run/queued_steps\.hpp>#<tessera/trainer/run/step_times.hpp>#
 s#<tessera/trainer/run/replay_record\.hpp>#<tessera/trainer/run/replay_request.hpp>#
 s#<tessera/trainer/run/replay_report\.hpp>#<tessera/trainer/run/step_replay.hpp>#
 s#<tessera/trainer/run/early_stop\.hpp>#<tessera/trainer/run/validation.hpp>#

@@ -40,11 +40,11 @@
 #include <tessera/trainer/run/engine.hpp>
 #include <tessera/trainer/run/feed.hpp>
 #include <tessera/trainer/run/planned_step.hpp>
-#include <tessera/trainer/run/queued_steps.hpp>
 #include <tessera/trainer/run/run_checkpoints.hpp>
 #include <tessera/trainer/run/run_log.hpp>
 #include <tessera/trainer/run/run_record.hpp>
 #include <tessera/trainer/run/same_bits.hpp>
+#include <tessera/trainer/run/step_times.hpp>
 #include <tessera/trainer/run/stream_tensors.hpp>
 
 namespace fsdp::train {

@@ -29,7 +29,6 @@
 #include <tessera/trainer/report/report.hpp>
 #include <tessera/trainer/report/step_tensors.hpp>
 #include <tessera/trainer/run/checkpoint_dir.hpp>
-#include <tessera/trainer/run/queued_steps.hpp>
 #include <tessera/trainer/run/training_run.hpp>
 
 #include "../report/plot.hpp"

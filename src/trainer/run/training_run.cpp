@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tessera/trainer/run/training_run.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <csignal>
-#include <span>
-#include <utility>
+#include <cstddef>
 
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/training/program.hpp>
 #include <tessera/trainer/data/windows.hpp>
+#include <tessera/trainer/flags/flag_values.hpp>
+#include <tessera/trainer/flags/learning_rate.hpp>
 #include <tessera/trainer/report/report.hpp>
-#include <tessera/trainer/run/queued_steps.hpp>
-#include <tessera/trainer/run/validation.hpp>
 
 namespace fsdp::train {
 namespace {
@@ -25,6 +25,19 @@ Samples samples_of(Engine& engine, const TrainOptions& options) {
 
 }  // namespace
 
+std::vector<report::GroupRecord> group_records(std::span<const OptimizerGroup> groups, double lr,
+                                               std::span<const double> norms) {
+  std::vector<report::GroupRecord> records;
+  std::size_t clipped = 0;
+  for (const OptimizerGroup& group : groups) {
+    if (!group.lr && !group.clip) continue;
+    report::GroupRecord& record = records.emplace_back(report::GroupRecord{.name = selection_text(group)});
+    if (group.lr) record.lr = lr * *group.lr;
+    if (group.clip) record.grad_norm = std::abs(norms[clipped++]);
+  }
+  return records;
+}
+
 TrainingRun::TrainingRun(Engine& engine, const TrainOptions& options, const RunWatch& watch, CheckpointDir dir)
     : engine_(engine),
       facts_(engine.facts()),
@@ -34,8 +47,8 @@ TrainingRun::TrainingRun(Engine& engine, const TrainOptions& options, const RunW
       samples_(samples_of(engine, options)),
       early_stop_(options.patience),
       log_(ranks_, options, facts_.unit),
-      queued_(options, log_),
-      checkpoints_(engine, options, std::move(dir)) {}
+      checkpoints_(engine, options, std::move(dir)),
+      loss_scale_(loss_scale_of(options)) {}
 
 int TrainingRun::run() {
   begin();
@@ -92,12 +105,15 @@ void TrainingRun::begin() {
 void TrainingRun::restore(const checkpoint::TrainerState& state) {
   steps_ = state.step;
   engine_.seek({.epoch = state.epoch, .index = state.index});
-  queued_.restore(state.tokens, state.loss_scale);
+  tokens_ = state.tokens;
+  if (loss_scale_ && state.loss_scale) loss_scale_ = DynamicLossScale(*state.loss_scale);
   early_stop_.restore(state.best);
 }
 
 device::StepInputs TrainingRun::step(bool more) {
-  const device::StepInputs inputs = queued_.add(steps_++);
+  const device::StepInputs inputs{.lr = lr_at(schedule_of(options_), steps_),
+                                  .loss_scale = loss_scale_ ? loss_scale_->scale() : 1.0};
+  queued_.push_back({.number = ++steps_, .inputs = inputs, .begin = Clock::now()});
   const StepResults& enqueued = engine_.step(inputs, more);
   if (!enqueued.digests.empty()) log_.digests(steps_, enqueued.digests);
   return inputs;
@@ -110,7 +126,46 @@ std::pair<double, StepResults> TrainingRun::make_step() {
 }
 
 /// Reports the oldest queued step; waits for the device.
-void TrainingRun::report() { queued_.report(engine_.results(), facts_.peak); }
+void TrainingRun::report() {
+  const StepResults results = engine_.results();
+  const Clock::time_point done = results.done.value_or(Clock::now());
+  if (!first_done_) first_done_ = done;
+  const QueuedStep step = queued_.front();
+  const device::StepDecision& found = results.decision;
+  const bool first = !loss_;
+  queued_.pop_front();
+  loss_ = found.loss / results.targets();
+  require<DivergedError>(
+      found.stopped == 0, "step ", step.number, ": loss is ", std::abs(*loss_), " and the gradient norm is ",
+      std::abs(found.norm), "; stopped before any weight was touched. Lower --lr",
+      options_.units.groups.empty() ? "" : " or that of a --group", ", or look at the data of this step");
+  const bool skipped = found.skipped != 0;
+  const double loss_scale = step.inputs.loss_scale;
+  if (loss_scale_) loss_scale_->update(!skipped, loss_scale);
+  const std::int64_t step_tokens = options_.batch_size * options_.seq_len;
+  tokens_ += step_tokens;
+  const double seconds = std::chrono::duration<double>(done - std::max(step.begin, last_done_)).count();
+  last_done_ = done;
+  if (!first) meter_.add({.all = seconds, .collectives = results.collective_seconds});
+  log_.step({.step = step.number,
+             .loss = *loss_,
+             .grad_norm = std::abs(found.norm),
+             .loss_scale = loss_scale_ ? std::optional(loss_scale) : std::nullopt,
+             .skipped = skipped,
+             .lr = step.inputs.lr,
+             .tokens = tokens_,
+             .tokens_per_second = static_cast<double>(step_tokens) / seconds,
+             .step_seconds = seconds,
+             .peak_bytes = results.peak_bytes,
+             .tflops = results.flops / seconds * 1e-12,
+             .mfu = results.flops / seconds / facts_.peak.flops_per_second,
+             .mfu_peak = facts_.peak.name,
+             .traffic = results.traffic,
+             .groups = group_records(options_.units.groups, step.inputs.lr, results.norms_apart)});
+  if (skipped)
+    log_.console().line(message("step ", step.number, ": gradients overflow at loss scale ", loss_scale,
+                                "; skipped, the scale is ", loss_scale_->scale(), " now"));
+}
 
 void TrainingRun::report_all() {
   while (!queued_.empty()) report();
@@ -165,10 +220,10 @@ void TrainingRun::save() {
   report_all();
   if (saved()) return;
   const data::Position position = engine_.position();
-  checkpoints_.save({.tokens = queued_.tokens(),
+  checkpoints_.save({.tokens = tokens_,
                      .epoch = position.epoch,
                      .index = position.index,
-                     .loss_scale = queued_.loss_scale(),
+                     .loss_scale = loss_scale_ ? std::optional(loss_scale_->state()) : std::nullopt,
                      .best = early_stop_.best()});
   if (saved()) log_.console().line("checkpoint " + checkpoints_.path());
 }
@@ -185,22 +240,21 @@ int TrainingRun::finish() {
                                 best.loss));
   }
   const comm::MeshTraffic traffic = engine_.traffic();
-  const std::optional<report::StepTimes> step = queued_.meter().mean();
+  const std::optional<report::StepTimes> step = meter_.mean();
   const std::optional<report::Straggler> slowest = straggler(ranks_, step);
-  log_.end(
-      {.steps = steps_,
-       .loss = queued_.loss(),
-       .validation_loss = held_out,
-       .unit = facts_.unit,
-       .tokens = queued_.tokens(),
-       .seconds = watch_.seconds(),
-       .first_step_seconds = queued_.first_done() ? std::optional(watch_.seconds(*queued_.first_done())) : std::nullopt,
-       .step = step,
-       .planned = facts_.start.planned,
-       .straggler = slowest,
-       .peak_bytes = engine_.peak_bytes(),
-       .checkpoint = checkpoints_.path(),
-       .traffic = traffic});
+  log_.end({.steps = steps_,
+            .loss = loss_,
+            .validation_loss = held_out,
+            .unit = facts_.unit,
+            .tokens = tokens_,
+            .seconds = watch_.seconds(),
+            .first_step_seconds = first_done_ ? std::optional(watch_.seconds(*first_done_)) : std::nullopt,
+            .step = step,
+            .planned = facts_.start.planned,
+            .straggler = slowest,
+            .peak_bytes = engine_.peak_bytes(),
+            .checkpoint = checkpoints_.path(),
+            .traffic = traffic});
   return 0;
 }
 
