@@ -3,13 +3,11 @@
 /// `tessera replay` on one compiled stack.
 #pragma once
 
-#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
 
 #include <tessera/comm/launch/print.hpp>
-#include <tessera/comm/ranks.hpp>
 #include <tessera/fsdp/checkpoint/folder.hpp>
 #include <tessera/fsdp/sharding/schedule_of.hpp>
 #include <tessera/fsdp/training/launch.hpp>

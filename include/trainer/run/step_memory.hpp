@@ -6,11 +6,11 @@
 
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <type_traits>
 
+#include <tessera/comm/launch/cores.hpp>
 #include <tessera/comm/ranks.hpp>
 #include <tessera/fsdp/core/function_ref.hpp>
 #include <tessera/fsdp/module/units.hpp>
@@ -18,7 +18,6 @@
 #include <tessera/fsdp/plan/plan.hpp>
 #include <tessera/fsdp/sharding/schedule_of.hpp>
 #include <tessera/fsdp/sharding/strategies.hpp>
-#include <tessera/fsdp/training/launch.hpp>
 #include <tessera/tiling/policies.hpp>
 #include <tessera/trainer/flags/flag_values.hpp>
 #include <tessera/trainer/flags/options.hpp>

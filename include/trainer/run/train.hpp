@@ -6,7 +6,6 @@
 #include <concepts>
 #include <cstdint>
 #include <cstdio>
-#include <optional>
 #include <span>
 #include <string>
 #include <utility>

@@ -6,7 +6,6 @@
 #include <cmath>
 #include <filesystem>
 #include <map>
-#include <span>
 #include <utility>
 
 #include <tessera/fsdp/core/error.hpp>

@@ -4,11 +4,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <cmath>
-#include <cstdio>
 #include <filesystem>
 #include <iomanip>
 #include <sstream>
-#include <string_view>
 #include <system_error>
 
 #include <stdio.h>

@@ -4,11 +4,9 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
-#include <fstream>
 #include <istream>
 #include <memory>
 #include <sstream>
-#include <string>
 #include <system_error>
 #include <utility>
 
@@ -17,8 +15,6 @@
 #include <unistd.h>
 
 #include <tessera/fsdp/core/error.hpp>
-#include <tessera/fsdp/core/file.hpp>
-#include <tessera/fsdp/core/function_ref.hpp>
 
 #include "../../fsdp/checkpoint/posix.hpp"
 

@@ -5,12 +5,9 @@
 
 #include <algorithm>
 #include <bit>
-#include <cerrno>
 #include <charconv>
 #include <chrono>
-#include <cstring>
 #include <list>
-#include <string>
 #include <system_error>
 #include <vector>
 

@@ -2,7 +2,6 @@
 #include <tessera/trainer/report/trace.hpp>
 
 #include <set>
-#include <utility>
 
 #include <range/v3/view/zip.hpp>
 

@@ -2,11 +2,9 @@
 #include <tessera/trainer/run/arguments.hpp>
 
 #include <algorithm>
-#include <string>
 #include <vector>
 
 #include <tessera/comm/launch/print.hpp>
-#include <tessera/comm/ranks.hpp>
 #include <tessera/fsdp/core/environment.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/device/cpu.hpp>

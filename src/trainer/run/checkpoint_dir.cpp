@@ -9,12 +9,10 @@
 #include <system_error>
 
 #include <tessera/comm/launch/print.hpp>
-#include <tessera/comm/ranks.hpp>
 #include <tessera/fsdp/core/checked.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/trainer/flags/disk_deadline.hpp>
 #include <tessera/trainer/run/output_files.hpp>
-#include <tessera/trainer/run/resumed.hpp>
 
 #include "../../fsdp/checkpoint/step_folders.hpp"
 #include "../../fsdp/core/paths.hpp"

@@ -8,7 +8,6 @@
 #include <tessera/comm/launch/launch.hpp>
 #include <tessera/comm/launch/print.hpp>
 #include <tessera/fsdp/core/error.hpp>
-#include <tessera/trainer/report/estimate.hpp>
 #include <tessera/trainer/report/report.hpp>
 #include <tessera/trainer/report/trace.hpp>
 #include <tessera/trainer/run/output_files.hpp>

@@ -6,10 +6,8 @@
 #include <cstdio>
 #include <span>
 #include <string>
-#include <utility>
 
 #include <tessera/comm/launch/print.hpp>
-#include <tessera/comm/ranks.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/trainer/data/windows.hpp>
 #include <tessera/trainer/flags/disk_deadline.hpp>

@@ -3,11 +3,8 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdint>
 #include <filesystem>
 #include <set>
-#include <string>
-#include <string_view>
 #include <system_error>
 
 #include <tessera/fsdp/checkpoint/folder.hpp>

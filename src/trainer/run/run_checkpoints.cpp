@@ -8,13 +8,11 @@
 #include <utility>
 
 #include <tessera/comm/launch/print.hpp>
-#include <tessera/comm/ranks.hpp>
 #include <tessera/fsdp/core/file.hpp>
 #include <tessera/fsdp/core/hash.hpp>
 #include <tessera/fsdp/core/identity.hpp>
 #include <tessera/fsdp/model_files/load.hpp>
 #include <tessera/trainer/flags/disk_deadline.hpp>
-#include <tessera/trainer/run/checkpoint_dir.hpp>
 #include <tessera/trainer/run/first_weights.hpp>
 #include <tessera/trainer/run/replay_request.hpp>
 

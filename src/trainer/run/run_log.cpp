@@ -5,7 +5,6 @@
 #include <filesystem>
 
 #include <tessera/comm/launch/print.hpp>
-#include <tessera/comm/ranks.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/trainer/flags/learning_rate.hpp>
 #include <tessera/trainer/report/report.hpp>

@@ -3,7 +3,6 @@
 
 #include <cstddef>
 
-#include <tessera/comm/ranks.hpp>
 #include <tessera/fsdp/version.hpp>
 
 #include "../../fsdp/core/strings.hpp"

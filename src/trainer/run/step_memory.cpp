@@ -5,14 +5,12 @@
 #include <cstddef>
 #include <cstdio>
 #include <limits>
-#include <optional>
-#include <string>
+#include <span>
 
 #include <tessera/comm/launch/print.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/device/memory.hpp>
 #include <tessera/fsdp/plan/cluster.hpp>
-#include <tessera/trainer/flags/flag_values.hpp>
 #include <tessera/trainer/report/report.hpp>
 
 namespace fsdp::train {

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tessera/trainer/run/train.hpp>
 
-#include <tessera/trainer/flags/flag_values.hpp>
-
 namespace fsdp::train {
 
 std::string plan_text(const plan::Plan& step, const std::string& stack, const plan::Request& request) {
