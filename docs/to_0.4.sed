@@ -104,3 +104,5 @@ s#<tessera/fsdp/optim/sgd\.hpp>#<tessera/fsdp/optim/optimizer.hpp>#
 s#<tessera/fsdp/optim/full_states\.hpp>#<tessera/fsdp/optim/sharded_optimizer.hpp>#
 s#<tessera/fsdp/precision/loss_scale\.hpp>#<tessera/fsdp/precision/policies.hpp>#
 s#\bStepReplay\((.*)\)\.run\(\)#replay_step(\1)#
+s#<tessera/trainer/run/same_bits\.hpp>#<tessera/trainer/run/run_record.hpp>#
+s#<tessera/trainer/run/estimated_step\.hpp>#<tessera/trainer/run/planned_step.hpp>#

@@ -43,7 +43,6 @@
 #include <tessera/trainer/run/run_checkpoints.hpp>
 #include <tessera/trainer/run/run_log.hpp>
 #include <tessera/trainer/run/run_record.hpp>
-#include <tessera/trainer/run/same_bits.hpp>
 #include <tessera/trainer/run/step_times.hpp>
 #include <tessera/trainer/run/stream_tensors.hpp>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <tessera/trainer/run/same_bits.hpp>
+#include <tessera/trainer/run/run_record.hpp>
 
 #include <cstddef>
 
