@@ -43,8 +43,9 @@ template <class Compute, class Call>
 std::vector<float> logits_of(std::span<const std::int32_t> tokens, std::int64_t sequences, std::int64_t rows,
                              std::int64_t vocabulary, Call call) {
   std::vector<Compute> memory(static_cast<std::size_t>(rows * vocabulary));
-  call(TokenBatch{.tokens = {tokens.data(), {std::ssize(tokens)}}, .targets = {}, .sequences = sequences},
-       Tensor<Compute>(memory.data(), {rows, vocabulary}));
+  const TokenBatch batch{.tokens = {tokens.data(), {std::ssize(tokens)}}, .targets = {}, .sequences = sequences};
+  const Tensor<Compute> logits(memory.data(), {rows, vocabulary});
+  call(batch, logits);
   return {memory.begin(), memory.end()};
 }
 

@@ -169,10 +169,9 @@ class EngineOf final : public Engine {
   }
   std::vector<float> logits(std::span<const std::int32_t> tokens, std::int64_t row) override {
     if constexpr (writes_text<Model>)
-      return logits_of<Compute>(tokens, facts_.size.sequences, 1, facts_.vocabulary,
-                                [&](const TokenBatch& batch, const Tensor<Compute>& out) {
-                                  training_.executor().evaluate_logits(batch, {&row, 1}, out);
-                                });
+      return logits_of<Compute>(tokens, facts_.size.sequences, 1, facts_.vocabulary, [&](auto& batch, auto& out) {
+        training_.executor().evaluate_logits(batch, {&row, 1}, out);
+      });
     else
       throw Error("engine: this model writes no text");
   }

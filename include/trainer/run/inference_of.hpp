@@ -32,15 +32,11 @@ namespace fsdp::train {
 template <class Model>
 void load(typename Model::Stack::Comm& communicator, const LaunchOptions& launch, ShardedModel<Model>& module,
           const std::string& folder, const std::string& adapter = {}) {
+  const auto warn = [&](const std::string& text) {
+    if (communicator.rank() == 0) print_warning(text);
+  };
   with_disk_deadline(communicator, launch.disk_deadline_seconds, message("reading ", folder, " (--disk-deadline)"),
-                     [&] {
-                       load_agreed_weights(
-                           communicator, module, folder,
-                           [&](const std::string& text) {
-                             if (communicator.rank() == 0) print_warning(text);
-                           },
-                           adapter);
-                     });
+                     [&] { load_agreed_weights(communicator, module, folder, warn, adapter); });
 }
 
 /// Computes forward passes of a model over tokens. The model's weights are in a folder.
@@ -86,19 +82,16 @@ class InferenceOf final : public Inference {
   std::vector<float> logits(std::span<const std::int32_t> tokens, std::span<const std::int64_t> rows) override {
     if constexpr (Executor<Model>::generates)
       return logits_of<Compute>(tokens, size_.sequences, std::ssize(rows), vocabulary(),
-                                [&](const TokenBatch& batch, const Tensor<Compute>& out) {
-                                  evaluation().executor().logits(batch, rows, out);
-                                });
+                                [&](auto& batch, auto& out) { evaluation().executor().logits(batch, rows, out); });
     else
       throw Error("inference: this model's head has no logits");
   }
   std::vector<float> next_logits(std::span<const std::int32_t> tokens,
                                  std::span<const std::int32_t> positions) override {
     if constexpr (Executor<Model>::continues)
-      return logits_of<Compute>(tokens, size_.sequences, size_.sequences, vocabulary(),
-                                [&](const TokenBatch& batch, const Tensor<Compute>& out) {
-                                  evaluation().executor().next_logits(batch, positions, out);
-                                });
+      return logits_of<Compute>(tokens, size_.sequences, size_.sequences, vocabulary(), [&](auto& batch, auto& out) {
+        evaluation().executor().next_logits(batch, positions, out);
+      });
     else
       throw Error("inference: this model's blocks cannot continue a sequence");
   }

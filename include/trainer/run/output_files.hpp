@@ -5,29 +5,18 @@
 
 #include <span>
 #include <string>
-#include <vector>
 
-#include <tessera/trainer/flags/flag_set.hpp>
 #include <tessera/trainer/flags/options.hpp>
 #include <tessera/trainer/run/replay_request.hpp>
 
 namespace fsdp::train {
 
-/// An input file of a command, and the flag that specifies it.
-struct ReadFile {
-  std::string flag = {};  ///< such as "--config"
-  std::string path = {};
-};
-
-/// Returns the files that the flags themselves were read from.
-std::vector<ReadFile> files_of(const FlagSet& flags);
-
-/// Throws InputError if `file`, an output file of `flag`, is one of the command's input files.
-void require_unread(const char* flag, const std::string& file, std::span<const ReadFile> read);
+/// Throws InputError if `file`, an output file of `flag`, is one of the files of --config.
+void require_unread(const char* flag, const std::string& file, std::span<const std::string> configs);
 
 /// Throws InputError if an output file of the run is also an input file, is in its folder of checkpoints, or is written
-/// twice. `read`: input files in addition to those of its options.
-void require_apart(const TrainOptions& options, std::span<const ReadFile> read = {});
+/// twice. `configs`: the files of --config (FlagSet::files).
+void require_apart(const TrainOptions& options, std::span<const std::string> configs = {});
 
 /// Throws InputError if a file or folder that the replay writes is an input or is inside one: the run's folder, its
 /// data, or --against.

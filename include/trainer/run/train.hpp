@@ -117,7 +117,7 @@ int train(const TrainOptions& given, const FlagSet& flags, const ShardingOf<Mode
   validate_constants(optimizer);
   validate(given.launch);
   if (given.dry_run || given.print_schedule) return describe<Model>(given, flags, asked, tiling, optimizer);
-  require_apart(given, files_of(flags));
+  require_apart(given, flags.files());
   return launch<Comm>(given.launch, [&](Comm& communicator) -> int {
     agree_on_run(communicator, flags, policy_texts<typename Model::Stack>(asked, tiling),
                  given_text(given.model) + optimizer_lines(optimizer));

@@ -34,24 +34,6 @@ std::string piece_name(int piece) {
 
 std::string tensor_name(Kind kind, const std::string& what) { return message(name_of(kind), " of ", what); }
 
-/// Per unit: whether its streams, and whether its parameters, are selected.
-struct Selection {
-  std::vector<bool> streams, parameters;
-};
-
-Selection selection_of(const TensorChoice& choice, const StepShapes& shapes) {
-  const std::vector<bool> all(shapes.units.size(), !choice.unit);
-  Selection chosen{.streams = all, .parameters = all};
-  if (!choice.unit) return chosen;
-  const auto unit = std::ranges::find(shapes.units, *choice.unit);
-  require<InputError>(unit != shapes.units.end(), "--unit ", shortened(*choice.unit), " is no unit of this model; ",
-                      suggestion(*choice.unit, shapes.units));
-  const auto index = static_cast<std::size_t>(unit - shapes.units.begin());
-  chosen.streams[index] = chosen.parameters[index] = true;
-  for (const int used : shapes.uses[index]) chosen.parameters[static_cast<std::size_t>(used)] = true;
-  return chosen;
-}
-
 /// Returns the shortest text that reads back to the same float.
 std::string text_of(float value) {
   std::array<char, 64> text;
@@ -130,12 +112,20 @@ StepTensors::StepTensors(std::filesystem::path folder, const TensorChoice& choic
     : folder_(std::move(folder)), piece_(choice.piece), pieces_(shapes.pieces) {
   require<InputError>(!choice.piece || *choice.piece < shapes.pieces, "--piece ", choice.piece.value_or(0),
                       ": a step has pieces 0 to ", shapes.pieces - 1, "; give one of these");
-  const Selection chosen = selection_of(choice, shapes);
+  std::vector<bool> streams_of(shapes.units.size(), !choice.unit), parameters_of = streams_of;  // per unit
+  if (choice.unit) {
+    const auto unit = std::ranges::find(shapes.units, *choice.unit);
+    require<InputError>(unit != shapes.units.end(), "--unit ", shortened(*choice.unit), " is no unit of this model; ",
+                        suggestion(*choice.unit, shapes.units));
+    const auto index = static_cast<std::size_t>(unit - shapes.units.begin());
+    streams_of[index] = parameters_of[index] = true;
+    for (const int used : shapes.uses[index]) parameters_of[static_cast<std::size_t>(used)] = true;
+  }
   const int units = static_cast<int>(shapes.units.size());
   std::vector<NamedShape> streams;
   const auto add = [&](Kind kind, int unit) {
     const auto index = static_cast<std::size_t>(unit);
-    if (!chosen.streams[index]) return;
+    if (!streams_of[index]) return;
     streams_.emplace_back(kind, unit);
     streams.push_back({.name = tensor_name(kind, shapes.units[index]), .shape = shapes.stream});
   };
@@ -145,8 +135,7 @@ StepTensors::StepTensors(std::filesystem::path folder, const TensorChoice& choic
 
   std::vector<NamedShape> parameters;
   std::map<std::string, std::string> metadata;
-  for (const auto& [of_unit, unit, is_chosen] :
-       ranges::views::zip(shapes.parameters, shapes.units, chosen.parameters)) {
+  for (const auto& [of_unit, unit, is_chosen] : ranges::views::zip(shapes.parameters, shapes.units, parameters_of)) {
     if (!is_chosen) continue;
     for (const NamedShape& parameter : of_unit) {
       metadata[parameter.name] = unit;

@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <functional>
 #include <optional>
+#include <set>
 #include <string_view>
 #include <system_error>
 #include <utility>
@@ -43,22 +45,22 @@ bool same(const fs::path& a, const fs::path& b) {
   return whole(a) == whole(b) || fs::equivalent(a, b, error);
 }
 
-/// Returns whether a file has the name of a file that models, tokenizers and checkpoints read.
+/// The names of files that models, tokenizers and checkpoints read, besides *.safetensors.
+const std::set<std::string, std::less<>> model_files = {"config.json",
+                                                        "generation_config.json",
+                                                        "model.safetensors.index.json",
+                                                        "adapter_config.json",
+                                                        "tokenizer.json",
+                                                        "tokenizer_config.json",
+                                                        "special_tokens_map.json",
+                                                        "chat_template.jinja",
+                                                        "added_tokens.json",
+                                                        "trainer.json",
+                                                        "manifest.json",
+                                                        "tokens.json"};
+
 bool is_of_a_model(const fs::path& path) {
-  constexpr std::array<std::string_view, 12> names = {"config.json",
-                                                      "generation_config.json",
-                                                      "model.safetensors.index.json",
-                                                      "adapter_config.json",
-                                                      "tokenizer.json",
-                                                      "tokenizer_config.json",
-                                                      "special_tokens_map.json",
-                                                      "chat_template.jinja",
-                                                      "added_tokens.json",
-                                                      "trainer.json",
-                                                      "manifest.json",
-                                                      "tokens.json"};
-  const std::string name = path.filename().string();
-  return path.extension() == ".safetensors" || std::ranges::find(names, name) != names.end();
+  return path.extension() == ".safetensors" || model_files.contains(path.filename().string());
 }
 
 void refuse_if(bool is, const char* flag, const std::string& file, const std::string& what) {
@@ -67,9 +69,9 @@ void refuse_if(bool is, const char* flag, const std::string& file, const std::st
 
 /// Throws InputError if `file`, an output file of `flag`, is an input file of the run.
 void require_unread_by_run(const char* flag, const std::string& file, const TrainOptions& options,
-                           std::span<const ReadFile> read) {
+                           std::span<const std::string> configs) {
   const auto refuse = [&](bool is, const std::string& what) { refuse_if(is, flag, file, what); };
-  require_unread(flag, file, read);
+  require_unread(flag, file, configs);
   for (const std::string& path : data::parse_data(options.data).paths) {
     refuse(same(file, path), "a file of --data");
     refuse(path_exists(file) && folder_exists(path) && is_in(file, path), "in the folder of --data " + path);
@@ -89,17 +91,11 @@ void require_unread_by_run(const char* flag, const std::string& file, const Trai
 
 }  // namespace
 
-std::vector<ReadFile> files_of(const FlagSet& flags) {
-  std::vector<ReadFile> files;
-  for (const std::string& path : flags.files()) files.push_back({.flag = "--config", .path = path});
-  return files;
+void require_unread(const char* flag, const std::string& file, std::span<const std::string> configs) {
+  for (const std::string& config : configs) refuse_if(same(file, config), flag, file, "the file of --config");
 }
 
-void require_unread(const char* flag, const std::string& file, std::span<const ReadFile> read) {
-  for (const ReadFile& each : read) refuse_if(same(file, each.path), flag, file, "the file of " + each.flag);
-}
-
-void require_apart(const TrainOptions& options, std::span<const ReadFile> read) {
+void require_apart(const TrainOptions& options, std::span<const std::string> configs) {
   std::error_code error;
   using Written = std::pair<const char*, const std::optional<std::string>*>;
   const std::array<Written, 3> written = {
@@ -109,7 +105,7 @@ void require_apart(const TrainOptions& options, std::span<const ReadFile> read) 
   };
   for (const auto& [flag, file] : written) {
     if (!*file || !is_file(**file)) continue;
-    require_unread_by_run(flag, **file, options, read);
+    require_unread_by_run(flag, **file, options, configs);
     if (!options.checkpoint_dir) continue;
     for (const std::string_view name : {checkpoint::lock_name, checkpoint::latest_name})
       require<InputError>(!same(**file, std::filesystem::path(*options.checkpoint_dir) / name), flag, " ", **file,
