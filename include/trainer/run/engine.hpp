@@ -88,33 +88,24 @@ struct StepResults {
 class Engine {
  public:
   virtual ~Engine() = default;
-  /// The ranks that train, and the facts about the training.
-  /// @{
-  virtual const comm::Ranks& ranks() const = 0;
+  virtual const comm::Ranks& ranks() const = 0;  ///< the ranks that train
   virtual const EngineFacts& facts() const = 0;
-  /// @}
 
   /// Initializes all weights, or only the adapters' weights, from a seed. Collective.
   virtual void initialize(std::uint64_t seed, bool adapters_alone) = 0;
-  /// Functions for this rank's shards of weights and optimizer states: load them from a model's folder; restore them
-  /// from a checkpoint; throw DivergedError if a value is not finite; write the shards that the rank owns.
+  /// Functions for this rank's shards of weights and optimizer states.
   /// @{
-  virtual void load(const checkpoint::ModelFiles& files) = 0;
-  virtual void restore(const checkpoint::Checkpoint& from) = 0;
-  virtual void require_finite() = 0;
-  virtual void write(checkpoint::Save& file) = 0;
+  virtual void load(const checkpoint::ModelFiles& files) = 0;    ///< from a model's folder
+  virtual void restore(const checkpoint::Checkpoint& from) = 0;  ///< from a checkpoint
+  virtual void require_finite() = 0;                             ///< throws DivergedError if a value is not finite
+  virtual void write(checkpoint::Save& file) = 0;                ///< the shards that the rank owns
   /// @}
 
-  /// The number of steps so far, and the number of skipped ones among them; the latter waits for the device.
-  /// @{
-  virtual std::int64_t steps() = 0;
-  virtual std::int64_t skipped() = 0;
-  /// @}
-  /// The position from which the next step reads its samples.
-  /// @{
-  virtual data::Position position() const = 0;
+  virtual std::int64_t steps() = 0;    ///< number of steps so far
+  virtual std::int64_t skipped() = 0;  ///< number of skipped ones among them; waits for the device
+
+  virtual data::Position position() const = 0;  ///< the position from which the next step reads its samples
   virtual void seek(const data::Position& position) = 0;
-  /// @}
 
   /// Draws a step's samples and enqueues the step. `more`: another step follows, whose samples are drawn meanwhile.
   /// Collective. Throws on all ranks: InputError for data that a rank cannot read, CorruptionError if a verification
@@ -126,11 +117,8 @@ class Engine {
   /// The requests that any rank had received by signals when the samples of the next step were drawn; the same on all
   /// ranks. Collective.
   virtual comm::SignalRequests asked() = 0;
-  /// Calls and bytes of collectives so far, and the peak of this rank's tensor memory.
-  /// @{
-  virtual comm::MeshTraffic traffic() = 0;
-  virtual std::int64_t peak_bytes() const = 0;
-  /// @}
+  virtual comm::MeshTraffic traffic() = 0;      ///< calls and bytes of collectives so far
+  virtual std::int64_t peak_bytes() const = 0;  ///< peak of this rank's tensor memory
 
   /// Evaluates held-out samples of this rank, at most one micro-batch. `asked`: requests by signals to this rank.
   /// Collective.
@@ -151,14 +139,10 @@ class Engine {
 class Inference {
  public:
   virtual ~Inference() = default;
-  /// The ranks; the size of the vocabulary; the largest number of tokens in a sequence, if limited; whether the model
-  /// has `next_logits`.
-  /// @{
   virtual const comm::Ranks& ranks() const = 0;
-  virtual std::int64_t vocabulary() const = 0;
-  virtual std::optional<std::int64_t> longest_sequence() const = 0;
-  virtual bool continues() const = 0;
-  /// @}
+  virtual std::int64_t vocabulary() const = 0;                       ///< number of tokens
+  virtual std::optional<std::int64_t> longest_sequence() const = 0;  ///< the most tokens of a sequence, if limited
+  virtual bool continues() const = 0;                                ///< whether the model has `next_logits`
 
   /// Plans passes of this size, allocates their memory and loads the weights.
   virtual void begin(const StepSize& size, Purpose purpose) = 0;
