@@ -17,6 +17,7 @@
 #include <tessera/trainer/flags/flags.hpp>
 #include <tessera/trainer/flags/model_choice.hpp>
 #include <tessera/trainer/flags/options.hpp>
+#include <tessera/trainer/generate/model_folder.hpp>
 #include <tessera/trainer/run/arguments.hpp>
 #include <tessera/trainer/run/evaluate.hpp>
 #include <tessera/trainer/run/generate.hpp>
@@ -80,7 +81,8 @@ int chat(ChatOptions& options, const FlagSet& flags, const ShardingOf<Model>& sh
                 "fsdp: this model's blocks cannot continue a sequence, so that it cannot chat; give them `extend` "
                 "(tessera/fsdp/nn/module.hpp), or its head logits");
   using Comm = typename Model::Stack::Comm;
-  const std::string set_by_file = settle_chat(options, flags);
+  validate_sampling(flags, options.generate);
+  const std::string set_by_file = apply_generation_config(flags, options.generate);
   return launch<Comm>(options.generate.launch, [&](Comm& communicator) {
     InferenceOf<Model> inference = agreed_inference<Model>(communicator, options.generate, flags, sharding, tiling);
     chat(inference, options, set_by_file);

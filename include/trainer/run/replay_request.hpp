@@ -43,9 +43,6 @@ void require_ranks(const RunRecord& recorded, int ranks);
 /// states, so that the record of the later state suffices to compute these steps.
 void require_one_course(const checkpoint::TrainerState& before, const checkpoint::TrainerState& after);
 
-/// Returns the folders of the run's checkpoints before a step, newest first, intact or not.
-std::vector<std::string> checkpoints_before(const std::string& folder, std::int64_t step, const RunRecord& recorded);
-
 /// For a step without an intact checkpoint before it: throws InputError unless no checkpoint exists at all
 /// (`candidates` is 0) and the run began with random weights.
 void require_random_start(const ReplayRequest& request, const RunRecord& recorded, std::int64_t candidates);

@@ -54,18 +54,6 @@ std::unique_ptr<std::istream> opened(std::string_view where, const std::filesyst
   return file;
 }
 
-}  // namespace
-
-void read_lines(std::string_view where, const std::filesystem::path& path,
-                FunctionRef<void(std::int64_t number, const std::string& text)> take) {
-  const std::unique_ptr<std::istream> file = opened(where, path);
-  std::string text;
-  for (std::int64_t number = 1; std::getline(*file, text); ++number) take(number, text);
-  require<InputError>(!file->bad(), where, path.string(), ": cannot be read: ", std::strerror(errno));
-}
-
-namespace {
-
 using std::filesystem::path;
 
 /// Resolves the symbolic links of a path. The target need not exist.
@@ -106,6 +94,14 @@ void with_part(std::string_view flag, const path& at, FunctionRef<void(checkpoin
 }
 
 }  // namespace
+
+void read_lines(std::string_view where, const std::filesystem::path& path,
+                FunctionRef<void(std::int64_t number, const std::string& text)> take) {
+  const std::unique_ptr<std::istream> file = opened(where, path);
+  std::string text;
+  for (std::int64_t number = 1; std::getline(*file, text); ++number) take(number, text);
+  require<InputError>(!file->bad(), where, path.string(), ": cannot be read: ", std::strerror(errno));
+}
 
 std::ofstream open_to_append(std::string_view flag, const path& at, std::ios::openmode mode) {
   const FileDescriptor fifo = opened_fifo(flag, at);  // while it is open, opening the FIFO again does not wait

@@ -63,26 +63,6 @@ void generate(Inference& inference, const GenerateOptions& options, const Prompt
   }
 }
 
-namespace {
-
-/// Returns the logits after the tokens of `work`. `most`: number of tokens in the longest pass.
-std::vector<float> logits_after(Inference& inference, ChatWork work, std::int64_t most) {
-  if (!work.anew) {
-    const std::array position = {static_cast<std::int32_t>(work.position)};
-    return inference.next_logits(work.tokens, position);
-  }
-  const std::array last = {static_cast<std::int64_t>(work.tokens.size()) - 1};
-  work.tokens.resize(static_cast<std::size_t>(most));  // padding; a causal model ignores it
-  return inference.logits(work.tokens, last);
-}
-
-}  // namespace
-
-std::string settle_chat(ChatOptions& options, const FlagSet& flags) {
-  validate_sampling(flags, options.generate);
-  return apply_generation_config(flags, options.generate);
-}
-
 void chat(Inference& inference, ChatOptions options, const std::string& set_by_file) {
   constexpr double thinks_seconds = 1e6;
   const comm::Ranks& ranks = inference.ranks();
@@ -106,7 +86,11 @@ void chat(Inference& inference, ChatOptions options, const std::string& set_by_f
                        [&] { ranks.broadcast(std::as_writable_bytes(std::span(numbers)), 0, {"a chat's tokens"}); });
     ChatWork work = ChatWork::of(numbers);
     if (work.ends) return;
-    const std::vector<float> logits = logits_after(inference, std::move(work), most);
+    const std::array last = {static_cast<std::int64_t>(work.tokens.size()) - 1};
+    const std::array position = {static_cast<std::int32_t>(work.position)};
+    if (work.anew) work.tokens.resize(static_cast<std::size_t>(most));  // padding; a causal model ignores it
+    const std::vector<float> logits =
+        work.anew ? inference.logits(work.tokens, last) : inference.next_logits(work.tokens, position);
     if (leads) session->take(logits);
   }
 }

@@ -14,26 +14,6 @@
 #include <tessera/trainer/report/report.hpp>
 
 namespace fsdp::train {
-
-void check_memory(const TrainOptions& options, bool has_auto_budget, const std::string& tiling) {
-  require<InputError>(!options.memory || has_auto_budget || options.dry_run, "--memory ", options.memory.value_or(""),
-                      " belongs to --tiling budget:auto, or to budget=auto behind --sharding, or to --dry-run, not to ",
-                      tiling);
-}
-
-std::int64_t given_memory(const TrainOptions& options, std::string_view device) {
-  const std::int64_t given = parse_bytes("memory", *options.memory);
-  const std::int64_t runtime = plan::usual_cluster(device).runtime(options.sequence.ranks > 1);
-  require<InputError>(given > runtime, "--memory ", *options.memory, " is the memory of a rank, whose process takes ",
-                      report::bytes_text(runtime), " besides tensors; give more");
-  return given - runtime;
-}
-
-std::int64_t least_memory(const comm::Ranks& ranks, std::int64_t memory, const char* what) {
-  ranks.reduce(std::span<std::int64_t>(&memory, 1), comm::Reduction::min, {what});
-  return memory;
-}
-
 namespace {
 
 constexpr int all = 100;
@@ -67,7 +47,55 @@ std::string flags_of(const UnitOptions& other, const UnitOptions& now, bool opti
   return text;
 }
 
+struct Found {
+  std::int64_t budget = 0;                                        ///< the largest budget that fits; 0: none fits
+  std::int64_t least = std::numeric_limits<std::int64_t>::max();  ///< least peak bytes of all budgets that were tried
+};
+
+Found search(std::int64_t memory, FunctionRef<std::int64_t(const tiling::RunTimeTiling&)> peak) {
+  Found found;
+  const auto fits = [&](const tiling::RunTimeTiling& tiling) {
+    const std::int64_t bytes = peak(tiling);
+    found.least = std::min(found.least, bytes);
+    return bytes <= memory;
+  };
+  std::int64_t low = 0, high = std::max<std::int64_t>(memory, 1);
+  if (fits(tiling::Untiled{})) low = found.budget = high;
+  while (high - low > std::max<std::int64_t>(low / 256, 1)) {
+    const std::int64_t middle = low + (high - low) / 2;
+    try {
+      const bool is_enough = fits(tiling::RunTimeTiling::budget(middle));
+      if (is_enough) found.budget = middle;
+      (is_enough ? low : high) = middle;
+    } catch (const InputError&) {
+      low = middle;  // the budget is too small; any other error would have been thrown by the untiled run
+    }
+  }
+  return found;
+}
+
+std::string bytes_in_words(std::int64_t bytes) { return message(bytes, " (", report::bytes_text(bytes), ")"); }
+
 }  // namespace
+
+void check_memory(const TrainOptions& options, bool has_auto_budget, const std::string& tiling) {
+  require<InputError>(!options.memory || has_auto_budget || options.dry_run, "--memory ", options.memory.value_or(""),
+                      " belongs to --tiling budget:auto, or to budget=auto behind --sharding, or to --dry-run, not to ",
+                      tiling);
+}
+
+std::int64_t given_memory(const TrainOptions& options, std::string_view device) {
+  const std::int64_t given = parse_bytes("memory", *options.memory);
+  const std::int64_t runtime = plan::usual_cluster(device).runtime(options.sequence.ranks > 1);
+  require<InputError>(given > runtime, "--memory ", *options.memory, " is the memory of a rank, whose process takes ",
+                      report::bytes_text(runtime), " besides tensors; give more");
+  return given - runtime;
+}
+
+std::int64_t least_memory(const comm::Ranks& ranks, std::int64_t memory, const char* what) {
+  ranks.reduce(std::span<std::int64_t>(&memory, 1), comm::Reduction::min, {what});
+  return memory;
+}
 
 std::string memory_advice(
     const TrainOptions& options, const tiling::RunTimeTiling* tiling, int ranks, int pieces,
@@ -149,39 +177,6 @@ void require_host_memory(double share, std::int64_t memory, FunctionRef<std::int
                            report::bytes_text(memory), ") for it; ", would_do,
                            "fewer ranks a machine or shorter sequences"));
 }
-
-namespace {
-
-struct Found {
-  std::int64_t budget = 0;                                        ///< the largest budget that fits; 0: none fits
-  std::int64_t least = std::numeric_limits<std::int64_t>::max();  ///< least peak bytes of all budgets that were tried
-};
-
-Found search(std::int64_t memory, FunctionRef<std::int64_t(const tiling::RunTimeTiling&)> peak) {
-  Found found;
-  const auto fits = [&](const tiling::RunTimeTiling& tiling) {
-    const std::int64_t bytes = peak(tiling);
-    found.least = std::min(found.least, bytes);
-    return bytes <= memory;
-  };
-  std::int64_t low = 0, high = std::max<std::int64_t>(memory, 1);
-  if (fits(tiling::Untiled{})) low = found.budget = high;
-  while (high - low > std::max<std::int64_t>(low / 256, 1)) {
-    const std::int64_t middle = low + (high - low) / 2;
-    try {
-      const bool is_enough = fits(tiling::RunTimeTiling::budget(middle));
-      if (is_enough) found.budget = middle;
-      (is_enough ? low : high) = middle;
-    } catch (const InputError&) {
-      low = middle;  // the budget is too small; any other error would have been thrown by the untiled run
-    }
-  }
-  return found;
-}
-
-std::string bytes_in_words(std::int64_t bytes) { return message(bytes, " (", report::bytes_text(bytes), ")"); }
-
-}  // namespace
 
 std::int64_t largest_budget(std::int64_t memory, const UnitOptions& units, StackMemory stack,
                             FunctionRef<TakenBytes(const tiling::RunTimeTiling&, const UnitOptions&)> taken) {

@@ -128,9 +128,13 @@ class StepReplay {
  private:
   /// Restores the newest intact checkpoint before the step, or starts like the run did.
   void restore() {
-    const std::vector<std::string> mine = with_disk([&] {
-      return comm::together(ranks_, "checkpoints", [&] {
-        return leads() ? checkpoints_before(request_.folder, request_.step, recorded_) : std::vector<std::string>();
+    std::vector<std::string> mine;  // of rank 0: the run's checkpoints before the step, newest first, intact or not
+    with_disk([&] {
+      comm::together(ranks_, "checkpoints", [&] {
+        if (!leads()) return;
+        const std::string run = value_of(recorded_, checkpoint::run_identity);
+        for (const checkpoint::StepFolder& each : checkpoint::step_folders_in(request_.folder))
+          if (each.step < request_.step && (each.run.empty() || each.run == run)) mine.push_back(each.path.string());
       });
     });
     std::int64_t candidates = std::ssize(mine);
