@@ -46,8 +46,7 @@ class Generation {
   /// Throws InputError if `context` exceeds the model's number of positions. `model`: its name for the error.
   void require_positions(std::int64_t positions, std::string_view model) const;
 
-  /// Returns whether all sequences are complete.
-  bool done() const;
+  bool done() const;  ///< whether all sequences are complete
   /// Returns the first `length` tokens of each sequence, padded at the end, which a causal model ignores
   /// [sequences * length].
   std::vector<std::int32_t> window(std::int64_t length) const;

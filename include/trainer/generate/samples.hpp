@@ -45,8 +45,7 @@ class SampleText {
   void begin();  ///< starts a new sample
   /// Appends the next token. Returns false if the sample ends here.
   bool push(std::int32_t token);
-  /// Returns the text after the prompt as UTF-8; call it once, at the sample's end.
-  std::string take();
+  std::string take();  ///< text after the prompt as UTF-8; call it once, at the sample's end
 
  private:
   void read_chat(const TrainOptions& options, const std::string& model_folder, std::int64_t vocabulary);

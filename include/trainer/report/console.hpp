@@ -17,11 +17,9 @@ class ProgressLine {
  public:
   ProgressLine() = default;
   ProgressLine(const ProgressLine&) = delete;
-  /// Erases the line.
-  ~ProgressLine();
+  ~ProgressLine();  ///< erases the line
 
-  /// Replaces the previous text, which must not be longer than the new one.
-  void show(const std::string& text);
+  void show(const std::string& text);  ///< replaces the previous text, which must not be longer than the new one
 
  private:
   int width_ = 0;
@@ -62,8 +60,7 @@ std::string step_text(const StepRecord& record, std::int64_t steps, std::string_
 /// Returns "[======>      ] 50%  step 100/200  loss 2.1000  1:05 left".
 std::string progress_text(const StepRecord& record, std::int64_t steps, double seconds_left);
 
-/// Returns "0:07", "12:34", "1:02:03".
-std::string duration_text(double seconds);
+std::string duration_text(double seconds);  ///< "0:07", "12:34", "1:02:03"
 
 /// Prints steps and progress as printable text (tessera/fsdp/core/terminal_text.hpp), on one rank only. A
 /// default-constructed Console prints nothing.

@@ -85,8 +85,7 @@ struct DigestFile {
 /// each other.
 DigestFile read_digests(const std::filesystem::path& path);
 
-/// Returns "piece 3, block 2, forward", or "block 2, gradient".
-std::string in_words(const StepDigest& place);
+std::string in_words(const StepDigest& place);  ///< "piece 3, block 2, forward", or "block 2, gradient"
 
 /// Returns "layers is 2 and 3" for the first size in which two runs differ; empty if all sizes are equal.
 std::string other_size(const DigestStart& a, const DigestStart& b);

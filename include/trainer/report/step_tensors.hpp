@@ -53,8 +53,7 @@ class StepTensors {
   StepTensors(const StepTensors&) = delete;
   StepTensors& operator=(const StepTensors&) = delete;
 
-  /// Total bytes of all files.
-  std::int64_t bytes() const;
+  std::int64_t bytes() const;  ///< total bytes of all files
 
   /// `create`, on one rank: creates the folder, which must be empty or absent, and the parameters' file. `join`,
   /// afterwards on the other ranks: opens that file.
@@ -71,8 +70,7 @@ class StepTensors {
   /// that is not selected.
   void write_parameter(StepDigest::Kind kind, const std::string& parameter, std::int64_t begin,
                        std::span<const float> values);
-  /// Syncs and closes the files that this rank wrote.
-  void finish();
+  void finish();  ///< syncs and closes the files that this rank wrote
   /// Marks the folder, with its digests, as complete, so that the destructor does not remove it.
   void keep() { kept_ = true; }
 

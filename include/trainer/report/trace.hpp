@@ -43,8 +43,7 @@ class Trace {
   explicit Trace(std::filesystem::path path = {}, std::vector<std::string> lanes = {"compute", "communication"});
   ~Trace();
 
-  /// Returns whether events are collected.
-  bool on() const { return !path_.empty(); }
+  bool on() const { return !path_.empty(); }  ///< whether events are collected
   /// Adds an event. Any thread may call it.
   void add(TraceEvent event);
   /// Writes a temporary file and renames it, so that an existing file is replaced by a complete trace or not at all.

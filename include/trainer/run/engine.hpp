@@ -151,8 +151,7 @@ class Inference {
   /// Returns the logits [sequences, V] of one more token of each sequence, at `positions`.
   virtual std::vector<float> next_logits(std::span<const std::int32_t> tokens,
                                          std::span<const std::int32_t> positions) = 0;
-  /// See Engine::evaluate.
-  virtual HeldOutBatch evaluate(std::span<const std::int64_t> samples) = 0;
+  virtual HeldOutBatch evaluate(std::span<const std::int64_t> samples) = 0;  ///< see Engine::evaluate
 };
 
 }  // namespace fsdp::train

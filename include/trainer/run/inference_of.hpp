@@ -59,8 +59,7 @@ class InferenceOf final : public Inference {
         sharding_(std::move(sharding)),
         tiling_(std::move(tiling)) {}
 
-  /// The config of the model.
-  const typename Model::Config& config() const { return model_.config(); }
+  const typename Model::Config& config() const { return model_.config(); }  ///< config of the model
 
   const comm::Ranks& ranks() const override { return ranks_; }
   std::int64_t vocabulary() const override { return vocabulary_of(model_); }

@@ -47,8 +47,7 @@ void require_one_course(const checkpoint::TrainerState& before, const checkpoint
 /// (`candidates` is 0) and the run began with random weights.
 void require_random_start(const ReplayRequest& request, const RunRecord& recorded, std::int64_t candidates);
 
-/// Returns whether an entry of a record is only for replay.
-bool is_for_replay(std::string_view name);
+bool is_for_replay(std::string_view name);  ///< whether an entry of a record is only for replay
 
 /// Returns the entries for replay. Paths are absolute. Omits values that trainer.json cannot contain: names that are
 /// not UTF-8 or have several lines, and very many paths.

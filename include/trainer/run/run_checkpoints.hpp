@@ -61,10 +61,8 @@ class RunCheckpoints {
   /// folder, or random ones. Uses the deadline for disks.
   Loaded load();
 
-  /// Returns whether this step was saved.
-  bool saved(std::int64_t step) const { return saved_step_ == step; }
-  /// The folder of the last checkpoint; empty before the first.
-  const std::string& path() const { return path_; }
+  bool saved(std::int64_t step) const { return saved_step_ == step; }  ///< whether this step was saved
+  const std::string& path() const { return path_; }  ///< folder of the last checkpoint; empty before the first
 
   /// Checks that weights and optimizer state are finite, then saves the run if --checkpoint-dir is given. Throws
   /// DivergedError if they are not finite, also without --checkpoint-dir. `state`: the part of the state that the

@@ -74,8 +74,7 @@ class RunLog {
   void held_out(const report::ValidationRecord& record, std::string_view unit);
   /// Reports that a signal ended the run: on the console, and also on stderr unless both are the same file.
   void stopped(const std::string& sentence);
-  /// The console, which prints nothing before `begin`.
-  report::Console& console() { return console_; }
+  report::Console& console() { return console_; }  ///< console, which prints nothing before `begin`
 
  private:
   bool speaks() const { return ranks_.rank() == 0; }

@@ -32,8 +32,7 @@ namespace fsdp::train {
 /// their tokens, without kept tiles and bytes; lines are joined by "; ".
 std::string tiles_text(std::string_view plans);
 
-/// Returns version, compiler and optimisation flags of the library's build.
-std::string build_text();
+std::string build_text();  ///< version, compiler and optimisation flags of the library's build
 
 /// Returns a device's name and, if there are several kinds, the kind of the calling thread's device.
 template <class Device>

@@ -46,8 +46,7 @@ class StepMeter {
   /// Adds a step. Either all steps have the seconds of collectives, or none does.
   void add(const report::StepTimes& step);
 
-  /// The mean times of a step; empty before the first step is added.
-  std::optional<report::StepTimes> mean() const;
+  std::optional<report::StepTimes> mean() const;  ///< mean times of a step; empty before the first step is added
 
  private:
   report::StepTimes sum_;

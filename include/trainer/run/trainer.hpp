@@ -31,8 +31,7 @@ class Trainer {
                 step_size(options_, communicator.size(), sharding::facts_of(sharding).pieces)),
         run_(engine_, options_, watch_, CheckpointDir(communicator, options_)) {}
 
-  /// See TrainingRun::run.
-  [[nodiscard]] int run() { return run_.run(); }
+  [[nodiscard]] int run() { return run_.run(); }  ///< see TrainingRun::run
 
  private:
   /// Checks options that a program set itself, without a command line that checks them.
