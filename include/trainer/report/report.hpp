@@ -29,19 +29,15 @@ std::string verification_text(std::int64_t every, std::int64_t pieces, std::int6
 /// any.
 std::string summary_text(const SummaryRecord& record);
 
-std::string seconds_text(double seconds);  ///< "12.340 s", "1.234 ms"
-
-/// Returns an estimated value with three significant digits: "95.1", "11,000", "0.0831".
-std::string estimate_digits(double value);
-/// Returns planned seconds with three significant digits: "95.1 s", "8.31 ms".
-std::string planned_seconds_text(double seconds);
-
-std::string bytes_text(std::int64_t bytes);  ///< "1.50 GiB", "12.00 MiB", "640 B"
-
-std::string count_text(std::int64_t count);  ///< "8,123"
-
-/// Returns a number with `places` digits after the decimal point: "0.25".
-std::string decimal_text(double value, int places);
+/// Return numbers as text.
+/// @{
+std::string seconds_text(double seconds);            ///< "12.340 s", "1.234 ms"
+std::string planned_seconds_text(double seconds);    ///< with three significant digits: "95.1 s", "8.31 ms"
+std::string estimate_digits(double value);           ///< with three significant digits: "95.1", "11,000", "0.0831"
+std::string bytes_text(std::int64_t bytes);          ///< "1.50 GiB", "12.00 MiB", "640 B"
+std::string count_text(std::int64_t count);          ///< "8,123"
+std::string decimal_text(double value, int places);  ///< with `places` digits after the decimal point: "0.25"
+/// @}
 
 /// Returns the dry run's table: bytes by kind, and their sum.
 std::string memory_table(const device::BytesByKind& bytes, const std::string& title);

@@ -30,8 +30,8 @@ class Feed {
   using Batch = typename Source::Batch;
 
   struct Step {
-    std::span<const Batch>
-        micro_batches;   ///< micro-batches of this rank's group, may be empty; valid until two more steps were taken
+    /// Micro-batches of this rank's group, may be empty; valid until two more steps were taken.
+    std::span<const Batch> micro_batches;
     BatchCounts counts;  ///< over all ranks
   };
 

@@ -46,10 +46,10 @@ namespace fsdp::train {
 
 /// Returns the dry run's memory table of a step.
 std::string plan_text(const plan::Plan& step, const std::string& stack, const plan::Request& request);
-/// Returns a line on how many of a model's parameters are trained; empty if all are.
-std::string parameters_text(std::int64_t all, std::int64_t trained);
-/// Returns a line for each parameter group: the values that it sets, and the number of its tensors and weights.
-std::string groups_text(std::span<const OptimizerGroup> groups, std::span<const Unit> units);
+/// Returns a line on how many of a model's parameters are trained, unless all are, and one for each parameter group:
+/// the values that it sets, and the number of its tensors and weights.
+std::string parameters_text(std::int64_t all, std::int64_t trained, std::span<const OptimizerGroup> groups,
+                            std::span<const Unit> units);
 
 /// Prints the planned memory of a step per rank (--dry-run), its schedule (--print-schedule), or both. Does not
 /// allocate this memory, and starts no ranks. Refuses a folder whose weights the run would refuse. Returns the exit
@@ -83,8 +83,8 @@ int describe(TrainOptions options, const FlagSet& flags, const ShardingOf<Model>
     const plan::Plan planned = plan::dry_run(step.model, step.sharding, step.tiling, step.request, optimizer);
     if (const int pieces = sharding::facts_of(step.sharding).pieces; pieces > 0)
       print(report::rounds_text(pieces, ranks, options.sequence.ranks) + "\n");
-    print(parameters_text(parameter_count(step.model), trained_count(step.model)));
-    print(groups_text(options.units.groups, units_of(step.model)));
+    print(parameters_text(parameter_count(step.model), trained_count(step.model), options.units.groups,
+                          units_of(step.model)));
     print(plan::tiling_text(step.model, step.tiling, step.request));
     if (!planned.residency.holds.empty()) print(report::residency_text(planned.residency) + "\n");
     print(plan_text(planned, Stack::name(step.sharding), step.request));
