@@ -36,7 +36,6 @@
 #include <tessera/trainer/generate/samples.hpp>
 #include <tessera/trainer/report/matmul_peak.hpp>
 #include <tessera/trainer/report/report.hpp>
-#include <tessera/trainer/run/batch_calls.hpp>
 #include <tessera/trainer/run/engine.hpp>
 #include <tessera/trainer/run/feed.hpp>
 #include <tessera/trainer/run/planned_step.hpp>

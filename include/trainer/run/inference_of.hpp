@@ -22,8 +22,8 @@
 #include <tessera/trainer/data/text_source.hpp>
 #include <tessera/trainer/flags/disk_deadline.hpp>
 #include <tessera/trainer/flags/model_choice.hpp>
-#include <tessera/trainer/run/batch_calls.hpp>
 #include <tessera/trainer/run/engine.hpp>
+#include <tessera/trainer/run/feed.hpp>
 
 namespace fsdp::train {
 

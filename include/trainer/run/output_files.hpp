@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Checks the output files of a run other than checkpoints (--metrics, --digests and --trace), and those of a replay.
+/// Checks what a run writes before it begins: the files of --metrics, --digests and --trace, the outputs of a replay,
+/// and the folder of --checkpoint-dir, which it locks.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 
+#include <tessera/comm/ranks.hpp>
+#include <tessera/fsdp/checkpoint/directory_lock.hpp>
+#include <tessera/fsdp/checkpoint/folder.hpp>
 #include <tessera/trainer/flags/options.hpp>
 #include <tessera/trainer/run/replay_request.hpp>
 
@@ -21,5 +26,32 @@ void require_apart(const TrainOptions& options, std::span<const std::string> con
 /// Throws InputError if a file or folder that the replay writes is an input or is inside one: the run's folder, its
 /// data, or --against.
 void require_apart(const ReplayRequest& request, const TrainOptions& options);
+
+/// Throws InputError if --checkpoint-dir cannot be created or written. Checked at the start, so that a run does not
+/// fail at its first save.
+void require_writable(const std::string& checkpoint_dir);
+
+/// A run's exclusive use of --checkpoint-dir, for the lifetime of the object: rank 0 locks the folder, and a run that
+/// does not resume requires that it has no checkpoints. Does nothing without --checkpoint-dir.
+class CheckpointDir {
+ public:
+  /// Collective; throws InputError on all ranks. Uses the deadline for disks; rank 0 warns on stderr.
+  CheckpointDir(const comm::Ranks& ranks, const TrainOptions& options);
+
+  /// Collective; throws InputError on all ranks unless every rank sees rank 0's lock and can write there, since each
+  /// host may have its own folder of that name. Uses the deadline for disks.
+  void require_shared(const comm::Ranks& ranks, const TrainOptions& options) const;
+
+  /// Throws InputError if another run has taken over the lock.
+  void require_held() const;
+
+ private:
+  std::optional<checkpoint::DirectoryLock> lock_;  ///< set only on rank 0
+};
+
+/// Throws InputError if the disk has too little space for one checkpoint of the run. Warns if it has too little for all
+/// checkpoints that the run will keep.
+void require_room(const TrainOptions& options, const checkpoint::Listing& model,
+                  const checkpoint::OptimizerStates& states, const checkpoint::Warn& warn);
 
 }  // namespace fsdp::train

@@ -17,8 +17,8 @@
 #include <tessera/trainer/flags/model_choice.hpp>
 #include <tessera/trainer/flags/optimizer_choice.hpp>
 #include <tessera/trainer/run/arguments.hpp>
-#include <tessera/trainer/run/batch_calls.hpp>
 #include <tessera/trainer/run/engine_of.hpp>
+#include <tessera/trainer/run/feed.hpp>
 #include <tessera/trainer/run/output_files.hpp>
 #include <tessera/trainer/run/replay_request.hpp>
 #include <tessera/trainer/run/run_log.hpp>

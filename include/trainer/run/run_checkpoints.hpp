@@ -16,8 +16,8 @@
 #include <tessera/fsdp/sharding/schedule_of.hpp>
 #include <tessera/fsdp/training/program.hpp>
 #include <tessera/trainer/flags/options.hpp>
-#include <tessera/trainer/run/checkpoint_dir.hpp>
 #include <tessera/trainer/run/engine.hpp>
+#include <tessera/trainer/run/output_files.hpp>
 #include <tessera/trainer/run/resumed.hpp>
 
 namespace fsdp::train {

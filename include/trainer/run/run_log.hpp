@@ -18,7 +18,6 @@
 #include <tessera/trainer/report/console.hpp>
 #include <tessera/trainer/report/digest_file.hpp>
 #include <tessera/trainer/report/metrics.hpp>
-#include <tessera/trainer/report/tensorboard.hpp>
 #include <tessera/trainer/report/trace.hpp>
 
 namespace fsdp::train {

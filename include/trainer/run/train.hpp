@@ -30,9 +30,8 @@
 #include <tessera/trainer/flags/options.hpp>
 #include <tessera/trainer/report/report.hpp>
 #include <tessera/trainer/run/arguments.hpp>
-#include <tessera/trainer/run/batch_calls.hpp>
-#include <tessera/trainer/run/checkpoint_dir.hpp>
 #include <tessera/trainer/run/engine_of.hpp>
+#include <tessera/trainer/run/feed.hpp>
 #include <tessera/trainer/run/first_weights.hpp>
 #include <tessera/trainer/run/output_files.hpp>
 #include <tessera/trainer/run/planned_step.hpp>

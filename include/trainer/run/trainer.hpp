@@ -7,8 +7,8 @@
 #include <tessera/trainer/flags/flags.hpp>
 #include <tessera/trainer/flags/options.hpp>
 #include <tessera/trainer/generate/samples.hpp>
-#include <tessera/trainer/run/checkpoint_dir.hpp>
 #include <tessera/trainer/run/engine_of.hpp>
+#include <tessera/trainer/run/output_files.hpp>
 #include <tessera/trainer/run/run_checkpoints.hpp>
 #include <tessera/trainer/run/run_log.hpp>
 #include <tessera/trainer/run/training_run.hpp>

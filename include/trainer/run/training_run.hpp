@@ -21,8 +21,8 @@
 #include <tessera/trainer/flags/options.hpp>
 #include <tessera/trainer/generate/samples.hpp>
 #include <tessera/trainer/report/metrics.hpp>
-#include <tessera/trainer/run/checkpoint_dir.hpp>
 #include <tessera/trainer/run/engine.hpp>
+#include <tessera/trainer/run/output_files.hpp>
 #include <tessera/trainer/run/run_checkpoints.hpp>
 #include <tessera/trainer/run/run_log.hpp>
 #include <tessera/trainer/run/step_times.hpp>

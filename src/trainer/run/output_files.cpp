@@ -1,22 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tessera/trainer/run/output_files.hpp>
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <functional>
-#include <optional>
 #include <set>
 #include <string_view>
 #include <system_error>
 #include <utility>
 
-#include <tessera/fsdp/checkpoint/directory_lock.hpp>
+#include <tessera/comm/launch/print.hpp>
+#include <tessera/fsdp/core/checked.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/trainer/data/data_inputs.hpp>
+#include <tessera/trainer/flags/disk_deadline.hpp>
 
 #include "../../fsdp/checkpoint/step_folders.hpp"
 #include "../../fsdp/core/paths.hpp"
+#include "../../fsdp/core/prefixed.hpp"
 
 namespace fsdp::train {
 namespace {
@@ -89,6 +95,26 @@ void require_unread_by_run(const char* flag, const std::string& file, const Trai
   }
 }
 
+constexpr const char* flag_prefix = "--checkpoint-dir ";
+
+/// Throws InputError if a run that does not resume would write among the steps of another run, or if a step's name
+/// belongs to something other than a folder: a checkpoint could not replace it.
+void require_unused(const TrainOptions& options) {
+  const std::string& dir = *options.checkpoint_dir;
+  std::filesystem::path newest;
+  std::int64_t step = -1;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(dir, error)) {
+    const std::int64_t its = checkpoint::step_of(entry.path().filename().string());
+    require<InputError>(its < 0 || entry.is_directory(error), "--checkpoint-dir ", dir, ": ", entry.path().string(),
+                        " has a checkpoint's name and is no folder; move it elsewhere, or give another folder");
+    if (its > step) step = its, newest = entry.path();
+  }
+  require<InputError>(options.resume || step < 0, "--checkpoint-dir ", dir,
+                      ": holds checkpoints of another run, up to ", newest.string(),
+                      "; go on with that run by --resume auto, or give this one a folder of its own");
+}
+
 }  // namespace
 
 void require_unread(const char* flag, const std::string& file, std::span<const std::string> configs) {
@@ -133,6 +159,59 @@ void require_apart(const ReplayRequest& r, const TrainOptions& options) {
   check("--tensors", r.tensors);
   require<InputError>(!r.digests || !r.tensors || !is_in(*r.digests, *r.tensors), "--digests ", r.digests.value_or(""),
                       " is in the folder of --tensors, which has a file of digests anyway; leave one out");
+}
+
+CheckpointDir::CheckpointDir(const comm::Ranks& ranks, const TrainOptions& options) {
+  if (options.metrics || options.digests || options.trace)
+    read_together(ranks, options.launch.disk_deadline_seconds, "--metrics", [&] {
+      if (ranks.rank() == 0) require_apart(options);
+    });
+  if (!options.checkpoint_dir) return;
+  const std::string& dir = *options.checkpoint_dir;
+  with_disk_deadline(ranks, options.launch.disk_deadline_seconds,
+                     message("locking --checkpoint-dir ", dir, " (--disk-deadline)"), [&] {
+                       comm::together(ranks, "--checkpoint-dir", [&] {
+                         if (ranks.rank() != 0) return;
+                         require_writable(dir);
+                         prefixed(flag_prefix, [&] { lock_.emplace(dir, print_warning); });
+                         require_unused(options);
+                       });
+                     });
+}
+
+void CheckpointDir::require_shared(const comm::Ranks& ranks, const TrainOptions& options) const {
+  if (!options.checkpoint_dir) return;
+  const std::string& dir = *options.checkpoint_dir;
+  const std::string text = comm::gather_texts(ranks, lock_ ? lock_->text() : "", "--checkpoint-dir").front();
+  read_together(ranks, options.launch.disk_deadline_seconds, "--checkpoint-dir",
+                [&] { prefixed(flag_prefix, [&] { checkpoint::require_lock_seen(dir, text); }); });
+}
+
+void CheckpointDir::require_held() const {
+  if (lock_) prefixed(flag_prefix, [&] { lock_->require_held(); });
+}
+
+void require_writable(const std::string& checkpoint_dir) {
+  std::error_code error;
+  std::filesystem::path there = std::filesystem::absolute(checkpoint_dir, error);
+  require<InputError>(!std::filesystem::is_symlink(there, error) || path_exists(there), "--checkpoint-dir ",
+                      checkpoint_dir, ": is a symbolic link to ", std::filesystem::read_symlink(there, error).string(),
+                      ", which does not exist; make that folder, or give another");
+  while (!path_exists(there) && there.has_relative_path()) there = there.parent_path();
+  int number = folder_exists(there) ? 0 : ENOTDIR;
+  if (number == 0 && ::access(there.c_str(), W_OK | X_OK) != 0) number = errno;
+  require<InputError>(number == 0, "--checkpoint-dir ", checkpoint_dir, ": cannot be written: ", there.string(), ": ",
+                      std::strerror(number));
+}
+
+void require_room(const TrainOptions& options, const checkpoint::Listing& model,
+                  const checkpoint::OptimizerStates& states, const checkpoint::Warn& warn) {
+  std::int64_t saved = options.checkpoint_every > 0 ? ceil_divide(options.steps, options.checkpoint_every) : 1;
+  if (options.keep > 0) saved = std::min(saved, options.keep + 1);  // the oldest is removed after the newest is saved
+  const auto with_flags = [&](const std::string& text) {
+    if (warn) warn(message("--checkpoint-dir ", text, "; --keep N keeps the newest N"));
+  };
+  prefixed(flag_prefix, [&] { checkpoint::require_room(*options.checkpoint_dir, model, states, saved, with_flags); });
 }
 
 }  // namespace fsdp::train

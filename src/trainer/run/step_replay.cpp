@@ -28,7 +28,7 @@
 #include <tessera/trainer/report/digest_file.hpp>
 #include <tessera/trainer/report/report.hpp>
 #include <tessera/trainer/report/step_tensors.hpp>
-#include <tessera/trainer/run/checkpoint_dir.hpp>
+#include <tessera/trainer/run/output_files.hpp>
 #include <tessera/trainer/run/training_run.hpp>
 
 #include "../report/plot.hpp"
