@@ -204,7 +204,8 @@ Resumed compare_with(const std::string& path, const checkpoint::TrainerState& th
   if (then.run.empty()) resumed.lines.push_back("resumed: it does not say with which flags it was trained");
   const std::string pieces = value_of(now, "pieces"), pieces_before = value_of(then.run, "pieces");
   std::optional<InPieces> in_pieces;
-  if (pieces == pieces_before && !pieces.empty()) in_pieces.emplace(InPieces{.prefix = prefix, .then = then.run, .now = now});
+  if (pieces == pieces_before && !pieces.empty())
+    in_pieces.emplace(InPieces{.prefix = prefix, .then = then.run, .now = now});
   if (pieces != pieces_before && !then.run.empty())
     resumed.lines.push_back(message("resumed: not to the bit: the number of pieces was ",
                                     pieces_before.empty() ? "none" : pieces_before, ", is ",
