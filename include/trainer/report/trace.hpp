@@ -41,7 +41,6 @@ class Trace {
   /// Checks that the file can be created; throws InputError if not. With an empty path, nothing is collected. `lanes`:
   /// as in trace_json.
   explicit Trace(std::filesystem::path path = {}, std::vector<std::string> lanes = {"compute", "communication"});
-  ~Trace();
 
   bool on() const { return !path_.empty(); }  ///< whether events are collected
   /// Adds an event. Any thread may call it.

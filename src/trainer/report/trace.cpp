@@ -62,8 +62,6 @@ Trace::Trace(std::filesystem::path path, std::vector<std::string> lanes)
   if (on()) fifo_ = require_writable("--trace", path_);
 }
 
-Trace::~Trace() = default;
-
 void Trace::add(TraceEvent event) {
   if (!on()) return;
   const std::lock_guard lock(mutex_);

@@ -8,7 +8,6 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
-#include <map>
 #include <span>
 #include <string>
 #include <system_error>
@@ -38,12 +37,6 @@ namespace {
 
 constexpr std::int64_t large = std::int64_t{1} << 30;  // bytes of tensors above which to warn
 
-/// A step's metrics.
-struct LossAndNorm {
-  double loss = 0, norm = 0;
-  std::map<std::string, double> apart = {};  ///< norms of the parameter groups that are clipped separately
-};
-
 /// Returns whether a file contains metrics and not digests, as its first line about a step shows.
 bool holds_metrics(const std::string& path) {
   std::ifstream file(path);
@@ -55,25 +48,27 @@ bool holds_metrics(const std::string& path) {
   return false;
 }
 
-LossAndNorm metrics_of(const std::string& path, std::int64_t step) {
+report::StepPoint metrics_of(const std::string& path, std::int64_t step) {
   const report::PlottedRun run = report::read_run(path);
   const auto there = std::ranges::find(run.steps, step, &report::StepPoint::step);
   require<InputError>(there != run.steps.end(), "--against ", path, ": has no step ", step);
-  return {.loss = there->loss, .norm = there->grad_norm, .apart = there->norms_apart};
+  return *there;
 }
 
 /// Returns whether two values are equal, or both NaN.
 bool is_same(double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); }
-bool is_same(const LossAndNorm& a, const LossAndNorm& b) {
+/// Compares loss and norms.
+bool is_same(const report::StepPoint& a, const report::StepPoint& b) {
   const auto same_norm = [](const auto& one, const auto& other) {
     return one.first == other.first && is_same(one.second, other.second);
   };
-  return is_same(a.loss, b.loss) && is_same(a.norm, b.norm) && std::ranges::equal(a.apart, b.apart, same_norm);
+  return is_same(a.loss, b.loss) && is_same(a.grad_norm, b.grad_norm) &&
+         std::ranges::equal(a.norms_apart, b.norms_apart, same_norm);
 }
 
-std::string norms_text(const LossAndNorm& step) {
-  std::string text = to_text(step.norm);
-  for (const auto& [name, norm] : step.apart) text += message(", of ", name, " ", to_text(norm));
+std::string norms_text(const report::StepPoint& step) {
+  std::string text = to_text(step.grad_norm);
+  for (const auto& [name, norm] : step.norms_apart) text += message(", of ", name, " ", to_text(norm));
   return text;
 }
 
@@ -112,9 +107,10 @@ class StepReplay {
     if (const int signal = run_.advance(request_.step - 1); signal != 0) return 128 + signal;
     if (tensors_) engine_.show_next(*tensors_);
     const auto [lr, results] = run_.make_step();
-    LossAndNorm found{.loss = results.decision.loss / results.targets(), .norm = std::abs(results.decision.norm)};
+    report::StepPoint found{.loss = results.decision.loss / results.targets(),
+                            .grad_norm = std::abs(results.decision.norm)};
     for (const auto& group : group_records(options_.units.groups, lr, results.norms_apart))
-      if (group.grad_norm) found.apart[group.name] = *group.grad_norm;
+      if (group.grad_norm) found.norms_apart[group.name] = *group.grad_norm;
     if (tensors_) engine_.write_weights(*tensors_);
     const StepResults& step = results;  // clang's lambdas cannot capture structured bindings
     std::int64_t status = with_disk([&] {
@@ -207,7 +203,7 @@ class StepReplay {
   }
 
   /// Writes the digests and prints the result. Returns the exit status.
-  int tell(const StepResults& results, const LossAndNorm& found) {
+  int tell(const StepResults& results, const report::StepPoint& found) {
     for (report::DigestWriter* const file : {&digests_, &beside_tensors_}) {
       file->begin(start_);
       file->write(request_.step, results.digests);
@@ -230,7 +226,7 @@ class StepReplay {
     return diff.same ? 0 : 1;
   }
 
-  report::DigestDiff compared(const StepResults& results, const LossAndNorm& found) const {
+  report::DigestDiff compared(const StepResults& results, const report::StepPoint& found) const {
     if (metrics_) {
       const std::string where = message("step ", request_.step, ": loss and gradient norm are ");
       if (is_same(found, *metrics_)) return {.same = true, .lines = {where + "those of " + *request_.against}};
@@ -260,7 +256,7 @@ class StepReplay {
   // Set only on rank 0:
   report::DigestWriter digests_, beside_tensors_;
   std::optional<report::DigestSource> theirs_;  ///< data of --against for the step alone
-  std::optional<LossAndNorm> metrics_;          ///< the same if --against is a metrics file
+  std::optional<report::StepPoint> metrics_;    ///< the same if --against is a metrics file
 };
 
 }  // namespace
