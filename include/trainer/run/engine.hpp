@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The interface between a program and a stack. Only sample numbers, plain numbers and text cross it, never a batch, so
-/// that its callers are compiled once. engine_of.hpp and inference_of.hpp implement it for a model, a source and a
-/// stack.
+/// that its callers are compiled once. engine_of.hpp and inference_of.hpp implement it.
 #pragma once
 
 #include <chrono>
@@ -114,14 +113,12 @@ class Engine {
   virtual const StepResults& step(const device::StepInputs& inputs, bool more) = 0;
   /// Waits for the oldest step whose results were not returned yet, and returns them.
   virtual StepResults results() = 0;
-  /// The requests that any rank had received by signals when the samples of the next step were drawn; the same on all
-  /// ranks. Collective.
+  /// The requests that any rank had received by signals when the next step's samples were drawn. Collective.
   virtual comm::SignalRequests asked() = 0;
   virtual comm::MeshTraffic traffic() = 0;      ///< calls and bytes of collectives so far
   virtual std::int64_t peak_bytes() const = 0;  ///< peak of this rank's tensor memory
 
-  /// Evaluates held-out samples of this rank, at most one micro-batch. `asked`: requests by signals to this rank.
-  /// Collective.
+  /// Evaluates at most one micro-batch of held-out samples. `asked`: requests by signals to this rank. Collective.
   virtual HeldOutBatch evaluate(std::span<const std::int64_t> samples, const comm::SignalRequests& asked) = 0;
   /// Returns the logits [V] of one row of a micro-batch of tokens. Only if the model writes text. Collective.
   virtual std::vector<float> logits(std::span<const std::int32_t> tokens, std::int64_t row) = 0;

@@ -47,8 +47,7 @@
 
 namespace fsdp::train {
 
-/// The purpose of an engine: training a run, or replaying one of its steps, with digests and without performance
-/// figures.
+/// An engine trains a run, or replays one of its steps, with digests and without performance figures.
 enum class EngineUse : std::uint8_t { trains, replays };
 
 /// Trains a model on a source: draws samples, exchanges counts, enqueues steps.
@@ -190,8 +189,7 @@ class EngineOf final : public Engine {
  private:
   static constexpr bool may_verify = StepWatch<Model>::may_verify;
 
-  /// The facts that are known before the step's memory is allocated. Measuring the peak allocates memory outside the
-  /// plan, and releases it.
+  /// The facts known before the step's memory is allocated: measuring the peak allocates memory outside the plan.
   EngineFacts facts_before(const Sharding& sharding, const Tiling& tiling, const Optimizer& optimizer,
                            const StepSize& size, EngineUse use) {
     EngineFacts facts;

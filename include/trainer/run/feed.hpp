@@ -79,8 +79,7 @@ class Feed {
     sampler.restore(taken_);
     return spare_->draw_piece(sampler, number, pieces_);
   }
-  /// Returns the signals that any rank had received when the last exchange began; the same on all ranks. Throws like
-  /// `take`.
+  /// Returns the signals that any rank had received when the last exchange began. Throws like `take`.
   const comm::SignalRequests& asked() {
     if (drawn_) finished();
     return exchange_->asked();

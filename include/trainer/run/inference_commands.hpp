@@ -25,9 +25,8 @@
 
 namespace fsdp::train {
 
-/// Creates the inference of a model from the config.json of --model, with the adapters of --adapter if given. `flags`:
-/// the flags that are bound to the options. Collective; throws InputError on all ranks unless all have the same flags
-/// and read the same config.
+/// Creates the inference of a model from the config.json of --model, with the adapters of --adapter if given.
+/// Collective; throws InputError on all ranks unless all have the same flags and read the same config.
 template <class Model, class Options>
 InferenceOf<Model> agreed_inference(typename Model::Stack::Comm& communicator, const Options& options,
                                     const FlagSet& flags, const ShardingOf<Model>& sharding,
@@ -58,8 +57,7 @@ int evaluate(const EvalOptions& options, const FlagSet& flags, const ShardingOf<
   });
 }
 
-/// `tessera generate`. `flags`: the flags that are bound to the options; the model's folder sets some of these. Returns
-/// the exit status.
+/// `tessera generate`. `flags`: bound to the options; the model's folder sets some. Returns the exit status.
 template <class Model>
 int generate(GenerateOptions& options, const FlagSet& flags, const ShardingOf<Model>& sharding,
              const TilingOf<Model>& tiling) {

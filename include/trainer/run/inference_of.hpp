@@ -27,8 +27,7 @@
 
 namespace fsdp::train {
 
-/// Loads a folder's weights, with the adapters of another folder unless `adapter` is empty. Collective; rank 0 prints
-/// warnings.
+/// Loads a folder's weights, with another folder's adapters unless `adapter` is empty. Collective; rank 0 warns.
 template <class Model>
 void load(typename Model::Stack::Comm& communicator, const LaunchOptions& launch, ShardedModel<Model>& module,
           const std::string& folder, const std::string& adapter = {}) {

@@ -23,12 +23,10 @@ void require_unread(const char* flag, const std::string& file, std::span<const s
 /// twice. `configs`: the files of --config (FlagSet::files).
 void require_apart(const TrainOptions& options, std::span<const std::string> configs = {});
 
-/// Throws InputError if a file or folder that the replay writes is an input or is inside one: the run's folder, its
-/// data, or --against.
+/// Throws InputError if an output of the replay is an input or inside one: the run's folder, its data, or --against.
 void require_apart(const ReplayRequest& request, const TrainOptions& options);
 
-/// Throws InputError if --checkpoint-dir cannot be created or written. Checked at the start, so that a run does not
-/// fail at its first save.
+/// Throws InputError if --checkpoint-dir cannot be created or written: else a run would fail at its first save.
 void require_writable(const std::string& checkpoint_dir);
 
 /// A run's exclusive use of --checkpoint-dir, for the lifetime of the object: rank 0 locks the folder, and a run that
@@ -49,8 +47,7 @@ class CheckpointDir {
   std::optional<checkpoint::DirectoryLock> lock_;  ///< set only on rank 0
 };
 
-/// Throws InputError if the disk has too little space for one checkpoint of the run. Warns if it has too little for all
-/// checkpoints that the run will keep.
+/// Throws InputError if the disk lacks space for one checkpoint; warns if it lacks space for all that the run keeps.
 void require_room(const TrainOptions& options, const checkpoint::Listing& model,
                   const checkpoint::OptimizerStates& states, const checkpoint::Warn& warn);
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Determines the step that a run's flags describe, before any of its memory is allocated: its size, its model,
-/// budgets that are `auto`, its memory with other flags, and its times on a cluster (--cluster, `tessera plan`).
+/// budgets that are `auto`, its memory with other flags, and its times on a cluster (--cluster, `tessera plan`). Runs,
+/// dry runs and plans call, in this order: checked_size, begun_model, settle_budgets.
 #pragma once
 
 #include <cstdint>
@@ -129,8 +130,7 @@ void settle_budgets(PlannedStep<Model>& step, const Optimizer& optimizer, Memory
     }
 }
 
-/// Returns the advice from dry runs of the same stack. `memory` returns the bytes of the rank's device; it is called
-/// only if device and host have separate memories.
+/// Returns the advice from dry runs. `memory` returns the bytes of a device whose memory is separate from the host's.
 template <class Model, class Optimizer>
 std::string memory_advice(const TrainOptions& options, const PlannedStep<Model>& step, const Optimizer& optimizer,
                           FunctionRef<std::int64_t()> memory) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A request to `tessera replay`, whether a run's record and checkpoints allow it, and the entries that a record has
-/// for it.
+/// A request to `tessera replay`, whether a run's record allows it, and the entries that a record has for it.
 #pragma once
 
 #include <cstdint>

@@ -30,8 +30,7 @@ struct Loaded {
 };
 
 /// Returns the number of threads per rank of the run that --resume specifies, if its record contains this number and
-/// pieces; else 0. Collective; a checkpoint that cannot be read counts as one without a record. `read`: reads the run's
-/// model.
+/// pieces; else 0. Collective; a checkpoint that cannot be read counts as one without a record.
 std::int64_t resumed_threads(const comm::Ranks& ranks, const TrainOptions& options,
                              const checkpoint::ReadListing& read);
 
@@ -47,8 +46,7 @@ TrainOptions with_resumed_threads(const comm::Ranks& ranks, TrainOptions options
   return options;
 }
 
-/// Loads and saves checkpoints. Functions that are not const are collective, and throw an error of one rank on all
-/// ranks.
+/// Loads and saves checkpoints. Functions that are not const are collective, and all ranks throw one rank's error.
 class RunCheckpoints {
  public:
   /// `dir`: this run's use of --checkpoint-dir. References must outlive this object.
@@ -64,9 +62,8 @@ class RunCheckpoints {
   bool saved(std::int64_t step) const { return saved_step_ == step; }  ///< whether this step was saved
   const std::string& path() const { return path_; }  ///< folder of the last checkpoint; empty before the first
 
-  /// Checks that weights and optimizer state are finite, then saves the run if --checkpoint-dir is given. Throws
-  /// DivergedError if they are not finite, also without --checkpoint-dir. `state`: the part of the state that the
-  /// trainer provides.
+  /// Throws DivergedError unless weights and optimizer state are finite, then saves the run if --checkpoint-dir is
+  /// given. `state`: the part of the state that the training run provides.
   void save(checkpoint::TrainerState state);
 
  private:

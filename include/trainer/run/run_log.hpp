@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What a run reports of its course: its time and the trace of its tasks, and the log on console, metrics file, file
-/// of digests and TensorBoard.
+/// What a run reports: the trace of its tasks, and the log on console, metrics file, file of digests and TensorBoard.
 #pragma once
 
 #include <chrono>
@@ -59,8 +58,7 @@ class RunLog {
   /// Opens the files. Collective; throws InputError on all ranks if one cannot be opened.
   void open();
 
-  /// Log the start of the run, a step, a text that the model wrote, and the end. `text` and `lines` are printed on the
-  /// console only.
+  /// Log the start of the run, a step, a sample, and the end. `text` and `lines` are printed on the console only.
   /// @{
   void begin(const report::StartRecord& record, const std::string& text, std::span<const std::string> lines);
   void step(const report::StepRecord& record);

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// A run's record in its checkpoints, and the identity of its data, on which all of its ranks agree. With pieces
-/// (Reproducible) the record has what else the last bits of results depend on, so that they are bit-identical on any
-/// number of ranks.
+/// (Reproducible) the record has all on which the last bits of results depend.
 #pragma once
 
 #include <concepts>
@@ -66,8 +65,7 @@ const Strategy& strategy_in_pieces(const Reproducible<Strategy>& strategy) {
 
 }  // namespace detail
 
-/// Returns a line for the user if pieces make the strategy reduce gradients after each piece instead of once per step;
-/// else an empty text.
+/// Returns a line for the user if pieces make the strategy reduce gradients after each piece; else an empty text.
 template <class Sharding>
 std::string reduced_sooner(const Sharding& strategy) {
   if constexpr (requires { strategy.strategy; }) {

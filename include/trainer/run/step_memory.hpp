@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The memory of a step: how much a rank may use, the budgets that are `auto`, and advice for a step that does not
-/// fit.
+/// The memory of a step: how much a rank may use, budgets that are `auto`, advice for a step that does not fit.
 #pragma once
 
 #include <cstdint>
@@ -24,12 +23,10 @@
 
 namespace fsdp::train {
 
-/// Throws InputError if --memory is given, unless the tiling or the strategy has a budget that is `auto`
-/// (`has_auto_budget`), or the run is a dry run.
+/// Throws InputError if --memory is given, unless a budget is `auto` or the run is a dry run.
 void check_memory(const TrainOptions& options, bool has_auto_budget, const std::string& tiling);
 
-/// Returns a rank's share of host memory: nine tenths of the free memory, divided by the number of ranks on its
-/// machine.
+/// Returns a rank's share of host memory: nine tenths of the free memory, divided by the ranks on its machine.
 inline std::int64_t host_memory_of_rank(int ranks) {
   return plan::available_memory() / 10 * 9 / comm::ranks_on_this_machine(ranks);
 }
@@ -90,8 +87,7 @@ struct NeededMemory {
   std::int64_t runtime = 0;  ///< part of `bytes` that the process needs in addition to tensors
 };
 
-/// Returns the line of --dry-run that reports whether a step fits into a rank's `memory`. `advice`: memory_advice for a
-/// step that does not fit.
+/// Returns the line of --dry-run on whether a step fits into a rank's `memory`. `advice`: if it does not fit.
 std::string memory_line(std::int64_t memory, const NeededMemory& needed, const std::string& advice);
 /// Returns the error of --dry-run for a step that does not fit into `memory`.
 std::string does_not_fit(std::int64_t memory, std::int64_t needed);
@@ -126,8 +122,7 @@ std::int64_t largest_budget(std::int64_t memory, const UnitOptions& units, Stack
 /// use. Whether the weights fit into the returned bytes is checked later, by the plan.
 std::int64_t left_for_weights(std::int64_t memory, const plan::Plan& step, const UnitOptions& units, StackMemory stack);
 
-/// Prints the policy with the budget that was found for `flag` ("--tiling budget:auto"), and the memory per rank on
-/// which it is based.
+/// Prints the policy with the budget that was found for `flag` ("--tiling budget:auto"), and the memory per rank.
 void print_budget(const char* flag, const std::string& policy, std::int64_t memory);
 
 }  // namespace fsdp::train

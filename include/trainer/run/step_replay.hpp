@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Recomputes one step of a run from its checkpoints and its record, writes its digests and tensors, and compares them
-/// with the run's results.
+/// Recomputes one step of a recorded run, writes its digests and tensors, and compares them with the run's results.
 #pragma once
 
 #include <optional>
@@ -14,7 +13,7 @@
 
 namespace fsdp::train {
 
-/// Recomputes a step of a recorded run, whose checkpoints are only read. With pieces, the step is bit-identical on any
+/// Recomputes a step of a run, whose checkpoints are only read. With pieces, the step is bit-identical on any
 /// number of ranks; without pieces, the replay uses the ranks and the strategy of the run. `options`: those of the run,
 /// with its data and its threads, and without saving or validation. `after`: the state of the later checkpoint that
 /// contains `recorded`, if it is from a checkpoint. Rank 0 writes and prints the results. Throws InputError unless the

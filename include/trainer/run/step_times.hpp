@@ -28,8 +28,7 @@ double mean_document_length(const Source& source, data::Allocate allocate) {
   return tokens > 0 ? squares / tokens : 0;
 }
 
-/// Returns the seconds that this rank has spent so far in a module's collectives, waiting for other ranks or executing
-/// them.
+/// Returns the seconds that this rank has spent so far in a module's collectives, waiting or executing them.
 template <class Module>
 double collective_seconds(Module& module) {
   double seconds = 0;

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The training loop of one rank: steps, console, metrics, held-out losses, samples, checkpoints, signals.
-///
-/// The loop is the same on every rank; only rank 0 prints.
+/// The training loop of one rank: steps, metrics, held-out losses, samples, checkpoints, signals. Only rank 0 prints.
 #pragma once
 
 #include <chrono>
@@ -35,8 +33,7 @@ namespace fsdp::train {
 std::vector<report::GroupRecord> group_records(std::span<const OptimizerGroup> groups, double lr,
                                                std::span<const double> norms);
 
-/// Trains with an engine. `run` is all of `tessera train` except its flags. A step makes only a few calls of the
-/// engine.
+/// Trains with an engine. `run` is all of `tessera train` except its flags. A step makes few calls of the engine.
 class TrainingRun {
  public:
   using Clock = std::chrono::steady_clock;

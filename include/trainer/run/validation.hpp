@@ -31,7 +31,8 @@ double sum_of_batches(std::span<const double> losses, std::int64_t groups, std::
 
 }  // namespace detail
 
-/// Evaluates the samples and returns their mean loss, which depends on `sequences` and not on the ranks. Collective.
+/// Evaluates the samples and returns their mean loss, which depends on `sequences` and not on the ranks. P groups of
+/// ranks share the sequences; batch n is batch n / P of group n % P. Collective.
 /// All ranks evaluate the same number of batches, since each contains collectives; a rank that has run out of samples
 /// evaluates a batch whose targets are all ignored. `evaluate`: see Engine::evaluate; if it returns a stop signal, all
 /// ranks return early, with `stop` set and no loss. After each batch, `seen` is called with the number of samples seen
@@ -43,8 +44,7 @@ MeanLoss mean_loss(const comm::Ranks& ranks, FunctionRef<HeldOutBatch(std::span<
 /// Tracks the lowest held-out loss. Its state is part of a checkpoint, so that a resumed run stops at the same step.
 class EarlyStop {
  public:
-  /// `patience`: number of consecutive losses without improvement after which the run stops; 0: never, and nothing is
-  /// tracked.
+  /// `patience`: consecutive losses without improvement after which the run stops; 0: never, and nothing is tracked.
   explicit EarlyStop(std::int64_t patience) : patience_(patience) {}
 
   /// The lowest loss so far, as a checkpoint stores it; empty before the first loss, and always if patience is 0.

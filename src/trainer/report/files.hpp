@@ -28,7 +28,8 @@ void read_lines(std::string_view where, const std::filesystem::path& path,
 /// Opens a file or a FIFO for appending. Throws like require_writable.
 std::ofstream open_to_append(std::string_view flag, const std::filesystem::path& path, std::ios::openmode mode = {});
 
-/// Writes the file. Throws an InputError that contains the flag and the path.
+/// Replaces the file completely or not at all: writes it under a temporary name in its folder, also if the path is a
+/// symbolic link. Pipes and devices are written directly. Throws an InputError that contains the flag and the path.
 void write_output(std::string_view flag, const std::filesystem::path& path, std::string_view text);
 
 }  // namespace fsdp::report
