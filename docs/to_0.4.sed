@@ -110,3 +110,4 @@ s#\b(train::)?files_of\(([A-Za-z_.]+)\)#\2.files()#g
 s#<tessera/trainer/run/batch_calls\.hpp>#<tessera/trainer/run/feed.hpp>#
 s#<tessera/trainer/run/checkpoint_dir\.hpp>#<tessera/trainer/run/output_files.hpp>#
 s#<tessera/trainer/report/tensorboard\.hpp>#<tessera/trainer/report/metrics.hpp>#
+s#<tessera/trainer/run/evaluate\.hpp>#<tessera/trainer/run/validation.hpp>#

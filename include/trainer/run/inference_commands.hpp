@@ -19,9 +19,9 @@
 #include <tessera/trainer/flags/options.hpp>
 #include <tessera/trainer/generate/model_folder.hpp>
 #include <tessera/trainer/run/arguments.hpp>
-#include <tessera/trainer/run/evaluate.hpp>
 #include <tessera/trainer/run/generate.hpp>
 #include <tessera/trainer/run/inference_of.hpp>
+#include <tessera/trainer/run/validation.hpp>
 
 namespace fsdp::train {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The mean loss over given samples, and early stopping by held-out losses (--patience).
+/// The mean loss over given samples: for `tessera eval`, and of held-out samples, with early stopping (--patience).
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,10 @@
 #include <tessera/comm/ranks.hpp>
 #include <tessera/fsdp/checkpoint/folder.hpp>
 #include <tessera/fsdp/core/function_ref.hpp>
+#include <tessera/trainer/data/text_source.hpp>
+#include <tessera/trainer/flags/options.hpp>
 #include <tessera/trainer/run/engine.hpp>
+#include <tessera/trainer/run/tokenized_data.hpp>
 
 namespace fsdp::train {
 
@@ -71,5 +74,12 @@ class EarlyStop {
   std::int64_t patience_;
   std::optional<checkpoint::BestLoss> best_;
 };
+
+/// Tokenizes the data and opens them. Collective; throws InputError on all ranks, also if ranks read different data.
+OpenData open_eval_data(const comm::Ranks& ranks, const EvalOptions& options, std::int64_t vocabulary);
+
+/// Prints {"loss": mean nats per token, "tokens": ...} over windows of `source`, from which the inference reads.
+/// `pieces`: number of pieces of the strategy's steps. Collective. Throws InputError if the loss is not finite.
+void evaluate(Inference& inference, const EvalOptions& options, const data::TextSource& source, int pieces);
 
 }  // namespace fsdp::train

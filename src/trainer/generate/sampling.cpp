@@ -65,12 +65,6 @@ void keep_top_p(std::vector<double>& scores, double p) {
   }
 }
 
-void keep_min_p(std::vector<double>& scores, double p) {
-  if (p <= 0) return;
-  for (double& score : scores)
-    if (std::exp(score) < p) score = removed;
-}
-
 }  // namespace
 
 std::vector<double> probabilities(std::span<const float> logits, std::span<const std::int32_t> seen,
@@ -94,7 +88,9 @@ std::vector<double> probabilities(std::span<const float> logits, std::span<const
   for (double& score : scores) score = (score - most) / sampling.temperature;
   keep_top_k(scores, sampling.top_k);
   keep_top_p(scores, sampling.top_p);
-  keep_min_p(scores, sampling.min_p);
+  if (sampling.min_p > 0)
+    for (double& score : scores)
+      if (std::exp(score) < sampling.min_p) score = removed;
   return softmax(scores);
 }
 

@@ -65,10 +65,6 @@ const std::set<std::string, std::less<>> model_files = {"config.json",
                                                         "manifest.json",
                                                         "tokens.json"};
 
-bool is_of_a_model(const fs::path& path) {
-  return path.extension() == ".safetensors" || model_files.contains(path.filename().string());
-}
-
 void refuse_if(bool is, const char* flag, const std::string& file, const std::string& what) {
   require<InputError>(!is, flag, " ", file, " is ", what, "; give it a file of its own");
 }
@@ -91,7 +87,9 @@ void require_unread_by_run(const char* flag, const std::string& file, const Trai
   for (const auto& [of, path] : named) {
     if (path.empty() || !path_exists(path) || !path_exists(file)) continue;
     refuse(same(file, path), message("the file of ", of));
-    refuse(folder_exists(path) && is_in(file, path) && is_of_a_model(file), message("a file of ", of, " ", path));
+    const bool of_a_model =
+        fs::path(file).extension() == ".safetensors" || model_files.contains(fs::path(file).filename().string());
+    refuse(folder_exists(path) && is_in(file, path) && of_a_model, message("a file of ", of, " ", path));
   }
 }
 

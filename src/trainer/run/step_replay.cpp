@@ -48,13 +48,6 @@ bool holds_metrics(const std::string& path) {
   return false;
 }
 
-report::StepPoint metrics_of(const std::string& path, std::int64_t step) {
-  const report::PlottedRun run = report::read_run(path);
-  const auto there = std::ranges::find(run.steps, step, &report::StepPoint::step);
-  require<InputError>(there != run.steps.end(), "--against ", path, ": has no step ", step);
-  return *there;
-}
-
 /// Returns whether two values are equal, or both NaN.
 bool is_same(double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); }
 /// Compares loss and norms.
@@ -184,7 +177,10 @@ class StepReplay {
       require<InputError>(!std::filesystem::is_fifo(path, error), "--against ", path,
                           ": is a FIFO, and the file is read twice; give a regular file");
       if (holds_metrics(path)) {
-        metrics_ = metrics_of(path, request_.step);
+        const report::PlottedRun run = report::read_run(path);
+        const auto there = std::ranges::find(run.steps, request_.step, &report::StepPoint::step);
+        require<InputError>(there != run.steps.end(), "--against ", path, ": has no step ", request_.step);
+        metrics_ = *there;
       } else {
         theirs_ = report::read_source(path);
         const auto wanted = theirs_->file.steps.find(request_.step);

@@ -34,14 +34,6 @@ struct Tokenized {
   std::shared_ptr<const TemporaryFolder> temporary = {};
 };
 
-std::shared_ptr<const TemporaryFolder> make_temporary_folder() {
-  try {
-    return std::make_shared<const TemporaryFolder>(train::temporary_directory(), "tessera-tokens");
-  } catch (const std::exception& error) {
-    throw InputError(message("a temporary folder for tokens: ", error.what(), "; set TMPDIR, or give --token-cache"));
-  }
-}
-
 /// Returns whether the tokens under this path are complete.
 bool is_finished(const std::filesystem::path& made) {
   if (!folder_exists(made)) return path_exists(made);
@@ -56,7 +48,12 @@ std::filesystem::path cache_for(const TextOptions& options, const TextInputs& in
   if (const auto made = inputs.made / std::filesystem::path(name); !inputs.made.empty() && is_finished(made))
     return made;
   if (!inputs.cache.empty()) return inputs.cache / std::filesystem::path(name);
-  if (!tokens.temporary) tokens.temporary = make_temporary_folder();
+  try {
+    if (!tokens.temporary)
+      tokens.temporary = std::make_shared<const TemporaryFolder>(train::temporary_directory(), "tessera-tokens");
+  } catch (const std::exception& error) {
+    throw InputError(message("a temporary folder for tokens: ", error.what(), "; set TMPDIR, or give --token-cache"));
+  }
   return tokens.temporary->path() / name;
 }
 

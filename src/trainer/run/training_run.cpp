@@ -14,16 +14,6 @@
 #include <tessera/trainer/report/report.hpp>
 
 namespace fsdp::train {
-namespace {
-
-Samples samples_of(Engine& engine, const TrainOptions& options) {
-  const EngineFacts& facts = engine.facts();
-  return Samples(
-      engine.ranks(), options, facts.names_folder ? options.model.name : "", facts.size.sequences, facts.vocabulary,
-      [&engine](std::span<const std::int32_t> tokens, std::int64_t row) { return engine.logits(tokens, row); });
-}
-
-}  // namespace
 
 std::vector<report::GroupRecord> group_records(std::span<const OptimizerGroup> groups, double lr,
                                                std::span<const double> norms) {
@@ -44,7 +34,9 @@ TrainingRun::TrainingRun(Engine& engine, const TrainOptions& options, const RunW
       ranks_(engine.ranks()),
       options_(options),
       watch_(watch),
-      samples_(samples_of(engine, options)),
+      samples_(
+          ranks_, options, facts_.names_folder ? options.model.name : "", facts_.size.sequences, facts_.vocabulary,
+          [&engine](std::span<const std::int32_t> tokens, std::int64_t row) { return engine.logits(tokens, row); }),
       early_stop_(options.patience),
       log_(ranks_, options, facts_.unit),
       checkpoints_(engine, options, std::move(dir)),
