@@ -95,19 +95,14 @@ class Reading {
     }
     require<InputError>(begun_, where(), "a digest, and no line before it says of which run; give a file that ",
                         "--digests wrote, from its first line on");
-    // A bad line between two steps may belong to either.
-    damaged_ = damaged_ || bad_line_;
-    if (read->first != step_) {
-      close();
-      damaged_ = bad_line_;
-    }
+    if (read->first != step_) close();
+    damaged_ = damaged_ || bad_line_;  // a bad line between two steps may belong to either
     bad_line_ = false;
     step_ = read->first;
     digests_.push_back(read->second);
   }
 
   DigestFile finish() && {
-    damaged_ = damaged_ || bad_line_;
     close();
     const auto leave_out = [&](std::int64_t step, std::size_t count) {
       file_.left_out.push_back(
@@ -133,9 +128,8 @@ class Reading {
 
  private:
   void begin(const std::string& where, const Object& line) {
-    damaged_ = damaged_ || bad_line_;
     close();
-    damaged_ = bad_line_ = false;
+    bad_line_ = false;
     std::optional<DigestStart> start = start_in(line);
     require<InputError>(start.has_value(), where, "does not say which pieces and sizes the digests are of; give files ",
                         "that --digests wrote");
@@ -146,8 +140,9 @@ class Reading {
 
   /// Ends the current step.
   void close() {
+    const bool damaged = std::exchange(damaged_, false) || bad_line_;
     if (digests_.empty()) return;
-    if (damaged_) {
+    if (damaged) {
       file_.steps.erase(step_);
       doubtful_[step_] = std::exchange(digests_, {});
       return;

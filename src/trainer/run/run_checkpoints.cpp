@@ -24,30 +24,25 @@ namespace fsdp::train {
 
 namespace {
 
-/// Returns the record's text for the weights of a folder, which does not depend on the folder's location. Rank 0
-/// samples the files for all ranks. Returns an empty text if the folder does not contain weights.
-std::string weights_text(const comm::Ranks& ranks, const std::string& folder) {
-  constexpr FileSample sample{.whole = 1 << 20, .blocks = 64};
-  const std::string mine = comm::together(ranks, "--model", [&]() -> std::string {
-    if (ranks.rank() != 0) return {};
-    std::map<std::string, std::uint64_t> digests;
-    std::error_code error;
-    for (const auto& entry : std::filesystem::directory_iterator(folder, error))
-      if (entry.path().extension() == ".safetensors" && entry.is_regular_file(error))
-        digests[entry.path().filename().string()] = digest_of_file(entry.path(), sample);
-    if (digests.empty()) return {};
-    std::uint64_t hash = hash_seed;
-    for (const auto& [name, digest] : digests) hash = hashed(hashed(hash, name), static_cast<std::int64_t>(digest));
-    return "the weights of digest " + digest_text(hash);
-  });
-  return comm::gather_texts(ranks, mine, "--model").front();
-}
-
 /// Adds the initial weights of a run to its record, if they are known: the folder of a resumed run may contain only a
-/// config.json.
+/// config.json. The texts do not depend on the folders' locations. Rank 0 samples the files for all ranks.
 void record_first_weights(RunRecord& record, const comm::Ranks& ranks, const TrainOptions& options, bool names_folder) {
   const auto add = [&](const char* key, const std::string& folder) {
-    if (std::string text = weights_text(ranks, folder); !text.empty()) record[key] = std::move(text);
+    const std::string mine = comm::together(ranks, "--model", [&]() -> std::string {
+      if (ranks.rank() != 0) return {};
+      std::map<std::string, std::uint64_t> digests;
+      std::error_code error;
+      for (const auto& entry : std::filesystem::directory_iterator(folder, error))
+        if (entry.path().extension() == ".safetensors" && entry.is_regular_file(error))
+          digests[entry.path().filename().string()] =
+              digest_of_file(entry.path(), FileSample{.whole = 1 << 20, .blocks = 64});
+      if (digests.empty()) return {};
+      std::uint64_t hash = hash_seed;
+      for (const auto& [name, digest] : digests) hash = hashed(hashed(hash, name), static_cast<std::int64_t>(digest));
+      return "the weights of digest " + digest_text(hash);
+    });
+    const std::string text = comm::gather_texts(ranks, mine, "--model").front();
+    if (!text.empty()) record[key] = text;
   };
   if (!names_folder || options.from_scratch) {
     record["model"] = "random weights";
