@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What a model's folder gives for generating text: its tokenizer, and the sampling defaults of its
-/// generation_config.json.
+/// What a model's folder gives for generating text: its tokenizer, and the defaults of its generation_config.json.
 #pragma once
 
 #include <cstdint>

@@ -2,7 +2,6 @@
 #include <tessera/trainer/generate/generation.hpp>
 
 #include <algorithm>
-#include <filesystem>
 #include <iterator>
 #include <utility>
 
@@ -52,18 +51,6 @@ std::vector<std::int32_t> prompt_tokens(std::string_view flag, const std::string
   return {ids.begin(), ids.end()};
 }
 
-std::optional<text::Tokenizer> prompt_tokenizer(const GenerateOptions& options, std::string& unread) {
-  const std::optional<std::filesystem::path> file = tokenizer_of(options.tokenizer, options.model);
-  if (!file) return std::nullopt;
-  try {
-    return text::Tokenizer::read(*file);
-  } catch (const InputError& error) {
-    if (options.prompt_ids.empty() || !options.tokenizer.empty()) throw;
-    unread = error.what();
-    return std::nullopt;
-  }
-}
-
 Generation::Generation(const GenerateOptions& options, std::int64_t vocabulary,
                        const std::optional<text::Tokenizer>& tokenizer)
     : ids_given_(!options.prompt_ids.empty()),
@@ -101,10 +88,9 @@ Generation::Generation(const GenerateOptions& options, std::int64_t vocabulary,
 }
 
 void Generation::require_positions(std::int64_t positions, std::string_view model) const {
-  require<InputError>(context_ <= positions, "the longest prompt has ",
-                      context_ - std::max<std::int64_t>(new_tokens_, 1) + 1, " tokens, and with --tokens ", new_tokens_,
-                      " the model would read ", context_, ", more than the ", positions, " positions of --model ",
-                      model, "; take fewer --tokens or a shorter prompt");
+  require<InputError>(context_ <= positions, "the longest prompt has ", longest_prompt(), " tokens, and with --tokens ",
+                      new_tokens_, " the model would read ", context_, ", more than the ", positions,
+                      " positions of --model ", model, "; take fewer --tokens or a shorter prompt");
 }
 
 bool Generation::done() const { return std::ranges::all_of(sequences_, &Sequence::done); }

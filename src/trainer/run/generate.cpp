@@ -6,11 +6,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <filesystem>
 #include <span>
 #include <vector>
 
 #include <tessera/comm/launch/print.hpp>
 #include <tessera/comm/ranks.hpp>
+#include <tessera/fsdp/core/error.hpp>
 #include <tessera/trainer/flags/disk_deadline.hpp>
 #include <tessera/trainer/generate/chat_session.hpp>
 #include <tessera/trainer/generate/generation.hpp>
@@ -21,7 +23,14 @@ namespace fsdp::train {
 PromptInput read_prompt_input(GenerateOptions& options, const FlagSet& flags) {
   validate(flags, options);
   PromptInput input{.set_by_file = apply_generation_config(flags, options)};
-  input.tokenizer = prompt_tokenizer(options, input.unread);
+  const std::optional<std::filesystem::path> file = tokenizer_of(options.tokenizer, options.model);
+  if (!file) return input;
+  try {
+    input.tokenizer = text::Tokenizer::read(*file);
+  } catch (const InputError& error) {
+    if (options.prompt_ids.empty() || !options.tokenizer.empty()) throw;
+    input.unread = error.what();  // prompts of ids do not need the one in the model's folder
+  }
   return input;
 }
 
