@@ -23,13 +23,19 @@ struct TextInputs {
   std::int64_t vocabulary = 0;    ///< size of the model's vocabulary
 };
 
+/// Data in tokenized form.
+struct TokenizedData {
+  /// Paths of the data: folders of tokens instead of text, and one file instead of all conversations.
+  data::DataNames names = {};
+  std::shared_ptr<const TemporaryFolder> temporary = {};  ///< contains the tokens of rank 0 if there is no cache
+};
+
 /// The opened data of a run.
 struct OpenData {
-  /// Paths of the data: folders of tokens instead of text, and one file instead of all conversations.
-  data::DataNames names;
-  std::shared_ptr<const TemporaryFolder> temporary;  ///< contains the tokens of rank 0 if there is no cache
+  TokenizedData tokens;
   data::TextSource source;
 };
+
 /// Tokenizes the data of TrainOptions or EvalOptions, and opens them as a source of batches: conversations, one corpus
 /// of all paths, or one corpus per path if they have weights. Rank 0 tokenizes text, unless the cache has its tokens
 /// already, reports on stderr, and owns the files; the other ranks open them. `held_out`: fraction of the windows to

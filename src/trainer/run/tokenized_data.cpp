@@ -28,12 +28,6 @@ constexpr const char* conversations_prefix = "conversations-";
 
 constexpr std::int64_t most_of_bytes = 1024;  // largest vocabulary of a model over bytes, including some special tokens
 
-/// Data in tokenized form.
-struct Tokenized {
-  data::DataNames names = {};
-  std::shared_ptr<const TemporaryFolder> temporary = {};
-};
-
 /// Returns whether the tokens under this path are complete.
 bool is_finished(const std::filesystem::path& made) {
   if (!folder_exists(made)) return path_exists(made);
@@ -43,7 +37,7 @@ bool is_finished(const std::filesystem::path& made) {
 
 /// Returns the path of the tokens of the data called `name`.
 std::filesystem::path cache_for(const TextOptions& options, const TextInputs& inputs, const std::string& name,
-                                Tokenized& tokens) {
+                                TokenizedData& tokens) {
   if (!options.cache.empty()) return options.cache / std::filesystem::path(name);
   if (const auto made = inputs.made / std::filesystem::path(name); !inputs.made.empty() && is_finished(made))
     return made;
@@ -90,8 +84,8 @@ void encode(const data::ConversationTexts& texts, const std::filesystem::path& f
 }
 
 /// Encodes conversations into one file.
-Tokenized encode_conversations(const TextOptions& options, const TextInputs& inputs, const data::DataNames& names,
-                               const std::optional<std::filesystem::path>& tokenizer) {
+TokenizedData encode_conversations(const TextOptions& options, const TextInputs& inputs, const data::DataNames& names,
+                                   const std::optional<std::filesystem::path>& tokenizer) {
   require<InputError>(tokenizer.has_value(), "--data-format chat makes tokens of conversations, and there is no ",
                       "tokenizer.json in --model's folder; name one by --tokenizer");
   require<InputError>(names.weights.empty(), "--data has weights, which conversations do not know; give the files ",
@@ -101,7 +95,7 @@ Tokenized encode_conversations(const TextOptions& options, const TextInputs& inp
   require_vocabulary(texts.format().tokenizer(), *tokenizer, inputs.vocabulary);
   warn_of(texts.format());
   note(paths.front().string(), texts.left_out());
-  Tokenized tokens;
+  TokenizedData tokens;
   const std::filesystem::path file = cache_for(options, inputs, message(conversations_prefix, texts.made_of()), tokens);
   tokens.names.paths = {file.string()};
   if (!path_exists(file)) {
@@ -114,11 +108,11 @@ Tokenized encode_conversations(const TextOptions& options, const TextInputs& inp
 }
 
 /// Tokenizes text and conversations, unless the cache has their tokens already.
-Tokenized tokenized(const TextOptions& options, const TextInputs& inputs, data::DataNames names,
-                    data::TokenFormat format) {
+TokenizedData tokenized(const TextOptions& options, const TextInputs& inputs, data::DataNames names,
+                        data::TokenFormat format) {
   const std::optional<std::filesystem::path> file = tokenizer_of(options.tokenizer, inputs.model_folder);
   if (format == data::TokenFormat::chat) return encode_conversations(options, inputs, names, file);
-  Tokenized tokens{.names = std::move(names)};
+  TokenizedData tokens{.names = std::move(names)};
   if (format != data::TokenFormat::automatic) {
     require<InputError>(options.tokenizer.empty(), "--tokenizer is for text, and --data-format is ", to_text(format),
                         "; leave one of them out");
@@ -196,11 +190,11 @@ template <class Options>
 OpenData open_data(const comm::Ranks& ranks, const Options& options, const TextInputs& inputs, double held_out) {
   const double limit = options.launch.disk_deadline_seconds;
   const data::DataNames names = data::parse_data(options.data);
-  Tokenized tokens;
+  TokenizedData tokens;
   {
     const comm::CatchSignals signals;  // on every rank: the ranks that wait for rank 0 end with it
     tokens = read_together(ranks, limit, "--data", [&] {
-      return ranks.rank() == 0 ? tokenized(options.text, inputs, names, options.data_format) : Tokenized();
+      return ranks.rank() == 0 ? tokenized(options.text, inputs, names, options.data_format) : TokenizedData();
     });
     const std::vector<std::string> texts = comm::gather_texts(ranks, data::to_text(tokens.names), "--data");
     comm::together(ranks, "--data", [&] {
@@ -210,7 +204,7 @@ OpenData open_data(const comm::Ranks& ranks, const Options& options, const TextI
   }
   data::TextSource source = read_together(ranks, limit, "--data",
                                           [&] { return text_of(options, tokens.names, held_out, inputs.vocabulary); });
-  return {.names = std::move(tokens.names), .temporary = std::move(tokens.temporary), .source = std::move(source)};
+  return {.tokens = std::move(tokens), .source = std::move(source)};
 }
 template OpenData open_data(const comm::Ranks&, const TrainOptions&, const TextInputs&, double);
 template OpenData open_data(const comm::Ranks&, const EvalOptions&, const TextInputs&, double);

@@ -54,7 +54,8 @@ MeanLoss mean_loss(const comm::Ranks& ranks, FunctionRef<HeldOutBatch(std::span<
 
 OpenData open_eval_data(const comm::Ranks& ranks, const EvalOptions& options, std::int64_t vocabulary) {
   OpenData data = open_data(ranks, options, {.model_folder = options.model, .vocabulary = vocabulary}, 0);
-  require<InputError>(data.names.weights.empty(), "eval: --data has weights, which are for training; leave them out");
+  require<InputError>(data.tokens.names.weights.empty(),
+                      "eval: --data has weights, which are for training; leave them out");
   comm::agree_on_opened(ranks, read_together(ranks, options.launch.disk_deadline_seconds, "--data",
                                              [&] { return message("data = ", data.source.identity(), "\n"); }));
   if (const std::string losses = data.source.losses(); ranks.rank() == 0 && !losses.empty())
