@@ -25,8 +25,7 @@ std::string rounds_text(std::int64_t pieces, std::int64_t ranks, std::int64_t sh
 /// Returns a description of the cost of a verification every `every` steps, for this number of pieces and ranks.
 std::string verification_text(std::int64_t every, std::int64_t pieces, std::int64_t ranks);
 
-/// Returns a description of the completed run: steps, tokens, time and memory, and a table of collectives if there were
-/// any.
+/// Returns a description of the completed run: steps, tokens, time, memory, and a table of collectives if any.
 std::string summary_text(const SummaryRecord& record);
 
 /// Return numbers as text.

@@ -28,8 +28,7 @@ const std::set<std::string, std::less<>> harmless_in_pieces = {
     "adapter", "blocks-per-unit", "from-scratch", "grad-accum",        "keep-last-block",
     "model",   "recompute",       "stack",        "merge-units-below", "tiling"};
 
-/// Entries that are compared only between runs with pieces; for other runs, the stack's text contains the relevant
-/// part.
+/// Entries that are compared only between runs with pieces; for others, the stack's text has the relevant part.
 constexpr std::array<std::string_view, 7> parts_of_stack = {"build",     "device", "library",     "optimizer-device",
                                                             "precision", "tiling", "tiling-plans"};
 
@@ -63,8 +62,7 @@ LrSchedule recorded_schedule(const RunRecord& then, TrainOptions now) {
   return schedule_of(now);
 }
 
-/// Reports if the next step's learning rate differs from the one in the previous run: as a warning if it is above the
-/// last step's rate, else as a line.
+/// Reports a change of the next step's learning rate: as a warning if it is above the last step's, else as a line.
 void compare_rates(const checkpoint::TrainerState& then, const RunRecord& now, const TrainOptions& options,
                    Resumed& resumed) {
   if (then.step == 0 || then.step >= options.steps) return;
@@ -95,8 +93,7 @@ std::map<std::string, std::pair<std::string, std::string>> changed_groups(const 
   return groups;
 }
 
-/// If `name` determines the last bits of a run with pieces, returns advice how to resume with its previous value
-/// `before`; empty for any other name.
+/// If `name` determines the last bits of a run with pieces, returns advice how to resume with its value `before`.
 std::string to_have_the_same_bits(const std::string& name, const std::string& before, const RunRecord& then,
                                   const RunRecord& now) {
   if (name == "threads") return "resume with --threads " + before;

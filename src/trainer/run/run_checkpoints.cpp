@@ -270,8 +270,8 @@ std::optional<checkpoint::Checkpoint> RunCheckpoints::open_agreed() {
   return from;
 }
 
-/// Reads the side files to copy into checkpoints: the files of --tokenizer first, then those of the resumed checkpoint,
-/// then those of --model's folder.
+/// Reads the side files to copy into checkpoints: of --tokenizer first, then of the resumed checkpoint, then of
+/// --model.
 void RunCheckpoints::read_side_files() {
   if (!leads() || !options_.checkpoint_dir) return;
   if (resumed_from_) side_files_ = checkpoint::read_side_files(*resumed_from_, warn());
