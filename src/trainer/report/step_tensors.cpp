@@ -70,15 +70,13 @@ Tensors tensors_of(const std::filesystem::path& folder, const StepDigest& place)
   Tensors found;
   if (!path_exists(path)) return found;
   found.file.emplace(path);
-  if (stream) {
-    if (const std::string name = tensor_name(place.kind, place.name); found.file->find(name) != nullptr)
-      found.names.push_back(name);
-    return found;
-  }
+  const auto add = [&](const std::string& what) {
+    const std::string name = tensor_name(place.kind, what);
+    if (found.file->find(name) != nullptr) found.names.push_back(name);
+  };
+  if (stream) add(place.name);
   for (const auto& [parameter, unit] : found.file->metadata())
-    if (const std::string name = tensor_name(place.kind, parameter);
-        unit == place.name && found.file->find(name) != nullptr)
-      found.names.push_back(name);
+    if (!stream && unit == place.name) add(parameter);
   return found;
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstdio>
 #include <filesystem>
+#include <optional>
 
 #include <tessera/comm/launch/print.hpp>
 #include <tessera/fsdp/core/error.hpp>
@@ -28,15 +29,14 @@ RunLog::RunLog(const comm::Ranks& ranks, const TrainOptions& options, std::strin
     : ranks_(ranks), options_(options), unit_(unit) {}
 
 void RunLog::open() {
-  comm::together(ranks_, "--metrics", [&] {
-    if (speaks() && options_.metrics) metrics_ = report::Metrics(*options_.metrics);
-  });
-  comm::together(ranks_, "--digests", [&] {
-    if (speaks() && options_.digests) digests_ = report::DigestWriter(*options_.digests);
-  });
-  comm::together(ranks_, "--tensorboard", [&] {
-    if (speaks() && options_.tensorboard) tensorboard_ = report::TensorBoard(*options_.tensorboard);
-  });
+  const auto open_file = [&]<class File>(std::string_view flag, const std::optional<std::string>& path, File& file) {
+    comm::together(ranks_, flag, [&] {
+      if (speaks() && path) file = File(*path);
+    });
+  };
+  open_file("--metrics", options_.metrics, metrics_);
+  open_file("--digests", options_.digests, digests_);
+  open_file("--tensorboard", options_.tensorboard, tensorboard_);
 }
 
 template <class Record>
