@@ -106,7 +106,7 @@ s#<tessera/fsdp/precision/loss_scale\.hpp>#<tessera/fsdp/precision/policies.hpp>
 s#\bStepReplay\((.*)\)\.run\(\)#replay_step(\1)#
 s#<tessera/trainer/run/same_bits\.hpp>#<tessera/trainer/run/run_record.hpp>#
 s#<tessera/trainer/run/estimated_step\.hpp>#<tessera/trainer/run/planned_step.hpp>#
-s#\b(train::)?files_of\(([A-Za-z_.]+)\)#\2.files()#g
+s#\b(fsdp::)?train::files_of\(([A-Za-z_.]+)\)#\2.files()#g
 s#<tessera/trainer/run/batch_calls\.hpp>#<tessera/trainer/run/feed.hpp>#
 s#<tessera/trainer/run/checkpoint_dir\.hpp>#<tessera/trainer/run/output_files.hpp>#
 s#<tessera/trainer/report/tensorboard\.hpp>#<tessera/trainer/report/metrics.hpp>#
