@@ -63,9 +63,8 @@ class EngineOf final : public Engine {
   using Tiling = typename Stack::Tiling;
   static_assert(check_model<Model>() && data::check_source<Source>());
 
-  /// Plans a step and allocates its memory. Collective. Options, source, communicator and watch must outlive this
-  /// object. `size`: train::step_size of the options. Throws InputError on all ranks if they differ in their data or
-  /// arithmetic.
+  /// Plans a step and allocates its memory. Collective; throws InputError on all ranks if data or arithmetic differ.
+  /// Options, source, communicator and watch must outlive this object. `size`: train::step_size of the options.
   EngineOf(Comm& communicator, const TrainOptions& options, const Model& model, const Source& source,
            const Sharding& sharding, const Tiling& tiling, const Optimizer& optimizer, RunWatch& watch,
            const StepSize& size, EngineUse use = EngineUse::trains)

@@ -42,9 +42,8 @@ class Feed {
     BatchCounts counts;  ///< over all ranks
   };
 
-  /// `group`: this rank's group, if several ranks share each sequence. `micro_batches`: largest number per rank.
-  /// `pieces`: see Batches::draw. `exchange` must not be used by others. Exchange, source and signals must outlive the
-  /// feed.
+  /// `group`: this rank's, if several share each sequence. `micro_batches`: the most per rank. `pieces`: see
+  /// Batches::draw. `exchange` must not be used by others. Exchange, source and signals must outlive the feed.
   Feed(const SequenceGroup& group, CountExchange<C>& exchange, const Source& source, data::Sampler sampler,
        std::int64_t sequences, int micro_batches, int pieces, const comm::CatchSignals& signals)
       : group_(group),

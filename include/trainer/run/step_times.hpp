@@ -15,8 +15,7 @@
 
 namespace fsdp::train {
 
-/// Returns the mean length of the documents in a source's training samples, weighted by their tokens. If there are many
-/// samples, reads only a few hundred.
+/// Returns the mean length of documents in training samples, weighted by tokens; reads a few hundred samples at most.
 template <data::Source Source>
 double mean_document_length(const Source& source, data::Allocate allocate) {
   typename Source::Storage storage = source.storage(1, allocate);

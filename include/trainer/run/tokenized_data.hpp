@@ -36,11 +36,14 @@ struct OpenData {
   data::TextSource source;
 };
 
-/// Tokenizes the data of TrainOptions or EvalOptions, and opens them as a source of batches: conversations, one corpus
-/// of all paths, or one corpus per path if they have weights. Rank 0 tokenizes text, unless the cache has its tokens
-/// already, reports on stderr, and owns the files; the other ranks open them. `held_out`: fraction of the windows to
-/// hold out. Collective; throws InputError.
+/// Tokenizes and opens the data of TrainOptions or EvalOptions. Rank 0 tokenizes text, unless the cache has its tokens,
+/// reports on stderr, and owns the files; the others open them. `held_out`: see text_of. Collective; throws InputError.
 template <class Options>
 OpenData open_data(const comm::Ranks& ranks, const Options& options, const TextInputs& inputs, double held_out);
+
+/// Opens tokenized data as a source of batches: conversations, one corpus of all paths, or one corpus per path if they
+/// have weights. `held_out`: fraction of the windows to hold out.
+template <class Options>
+data::TextSource text_of(const Options& options, const data::DataNames& data, double held_out, std::int64_t vocabulary);
 
 }  // namespace fsdp::train

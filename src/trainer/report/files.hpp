@@ -14,9 +14,8 @@
 
 namespace fsdp::report {
 
-/// Calls `take` with each line and its number, counted from 1. A FIFO, such as the shell's <(command), is first read
-/// completely. Throws an InputError that begins with `where` if the file cannot be read, and for a FIFO without a
-/// writer.
+/// Calls `take` with each line and its number, counted from 1. A FIFO, such as <(command), is first read completely.
+/// Throws an InputError that begins with `where` if the file cannot be read, and for a FIFO without a writer.
 void read_lines(std::string_view where, const std::filesystem::path& path,
                 FunctionRef<void(std::int64_t number, const std::string& text)> take);
 

@@ -169,6 +169,8 @@ data::DataNames seen_here(const std::string& text) {
   return names;
 }
 
+}  // namespace
+
 template <class Options>
 data::TextSource text_of(const Options& options, const data::DataNames& data, double held_out,
                          std::int64_t vocabulary) {
@@ -183,8 +185,8 @@ data::TextSource text_of(const Options& options, const data::DataNames& data, do
   for (std::size_t i = 0; i < data.weights.size(); ++i) sources[i].weight = data.weights[i];
   return {sources, options.seq_len, held_out, vocabulary, options.document_separator, options.data_format};
 }
-
-}  // namespace
+template data::TextSource text_of(const TrainOptions&, const data::DataNames&, double, std::int64_t);
+template data::TextSource text_of(const EvalOptions&, const data::DataNames&, double, std::int64_t);
 
 template <class Options>
 OpenData open_data(const comm::Ranks& ranks, const Options& options, const TextInputs& inputs, double held_out) {
