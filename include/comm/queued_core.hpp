@@ -15,8 +15,15 @@
 
 #include <tessera/comm/any_queue.hpp>
 #include <tessera/comm/backend.hpp>
+#include <tessera/comm/poll.hpp>
 
 namespace fsdp::comm {
+
+/// Blocks the host until `event` has happened. Throws CollectiveError at the device deadline.
+inline void await_event(const AnyQueue& queue, const AnyEvent& event, const Options& options) {
+  if (const auto waited = poll_in_vain(options.device_deadline, [&] { return queue.happened(event); }))
+    throw CollectiveError(missed_device_deadline(*waited, options));
+}
 
 template <class RankType, class Device>
 class QueuedCore {

@@ -42,11 +42,9 @@ class SelfRank {
   void move_with(AnyQueue queue) { queue_ = std::move(queue); }
   void after(AnyEvent event) { after_.push_back(std::move(event)); }
   AnyEvent done(Ticket) const { return done_; }
-  void wait_for(const AnyEvent& event) const;
+  void wait_for(const AnyEvent& event) const { await_event(queue_, event, monitor_.options); }
 
  private:
-  void queue_transfer();
-
   Monitor monitor_;
   Transfer transfer_;
   AnyQueue queue_;  ///< empty if the host moves the data

@@ -55,22 +55,30 @@ ByteSegment bytes_of(const Exchange<T>& exchange) {
 }
 /// @}
 
+/// The properties of a transfer that must be the same on all ranks. They are few enough to be compared in every
+/// transfer, even without Options::checks.
+struct Outline {
+  Op op = Op::barrier;
+  DType dtype = DType::u8;     ///< type of the elements in memory
+  DType wire = DType::u8;      ///< type that contributions to a sum are rounded to
+  std::uint8_t reduction = 0;  ///< a different number for each Reduction and value type in a reduce; else 0
+  int root = 0;
+  std::int64_t segment_count = 0;
+  std::int64_t elements = 0;      ///< number of elements of all `full`; exchanges are not counted
+  std::uint64_t counts_hash = 0;  ///< hash of all counts of the segments; exchanges are not included
+
+  friend bool operator==(const Outline&, const Outline&) = default;
+};
+
 /// One rank's description of a collective. A reduce or gather_bytes is an all_gather of bytes. A barrier has no
 /// segments. A broadcast has one segment, whose `local` is the buffer (source on root, destination on the other ranks)
 /// of counts[0] bytes.
-struct Transfer {
-  Op op = Op::barrier;
-  DType dtype = DType::u8;  ///< type of the elements in memory
-  DType wire = DType::u8;   ///< type that contributions to a sum are rounded to
+struct Transfer : Outline {
   Write write = Write::overwrite;
   Contributions contributions = Contributions::kept;
   SumOrder order = SumOrder::any;  ///< order of summation in a reduce_scatter
-  int root = 0;
-  bool values = false;         ///< whether the data are small values, which are in host memory whatever the device
-  std::uint8_t reduction = 0;  ///< a different number for each Reduction and value type in a reduce; else 0
+  bool values = false;             ///< whether the data are small values, which are in host memory whatever the device
   std::vector<ByteSegment> segments;
-  std::int64_t elements = 0;      ///< number of elements of all `full`; exchanges are not counted
-  std::uint64_t counts_hash = 0;  ///< hash of all counts of the segments; exchanges are not included
 
   /// Returns the bytes of an element in memory.
   std::int64_t element_bytes() const { return size_of(dtype); }
@@ -80,31 +88,6 @@ struct Transfer {
   bool copies() const { return op == Op::all_gather || op == Op::all_to_all; }
 };
 
-/// The properties of a transfer that must be the same on all ranks. They are few enough to be compared in every
-/// transfer, even without Options::checks.
-struct Outline {
-  Op op = Op::barrier;
-  DType dtype = DType::u8;
-  DType wire = DType::u8;
-  std::uint8_t reduction = 0;
-  int root = 0;
-  std::int64_t segments = 0;
-  std::int64_t elements = 0;
-  std::uint64_t counts_hash = 0;
-
-  friend bool operator==(const Outline&, const Outline&) = default;
-};
-/// Returns a transfer's outline.
-inline Outline outline_of(const Transfer& transfer) {
-  return {.op = transfer.op,
-          .dtype = transfer.dtype,
-          .wire = transfer.wire,
-          .reduction = transfer.reduction,
-          .root = transfer.root,
-          .segments = static_cast<std::int64_t>(transfer.segments.size()),
-          .elements = transfer.elements,
-          .counts_hash = transfer.counts_hash};
-}
 /// Throws CollectiveError, with both outlines, unless they are equal.
 void require_same(int rank, const Outline& mine, int peer, const Outline& theirs);
 /// One piece of an exchange, with the number of elements that each of its two ranks expects.

@@ -29,7 +29,6 @@ namespace {
 namespace asio = boost::asio;
 using asio::ip::tcp;
 using boost::system::error_code;
-using Clock = std::chrono::steady_clock;
 using Message = RendezvousMessage;
 
 template <class T>

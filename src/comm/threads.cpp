@@ -247,7 +247,7 @@ void ThreadsRank::copy(const Transfer& transfer, std::byte* to, const std::byte*
 const Transfer& ThreadsRank::active_transfer_of(int peer) const {
   const Transfer& mine = own_transfer(active_);
   const Transfer& theirs = group_->peer(peer).transfers[active_ % ThreadsPeer::depth];
-  require_same(world_rank_, outline_of(mine), monitor_.world_rank_of(peer), outline_of(theirs));
+  require_same(world_rank_, mine, monitor_.world_rank_of(peer), theirs);
   return theirs;
 }
 

@@ -37,14 +37,13 @@ AnyEvent ThreadsRank::done(Ticket ticket) {
 }
 
 void ThreadsRank::wait_for(const AnyEvent& event) {
-  const Clock::time_point begin = Clock::now();
-  const bool in_time = poll_until(deadline_after(begin, monitor_.options.device_deadline), [&] {
+  const auto waited = poll_in_vain(monitor_.options.device_deadline, [&] {
     if (queue_.happened(event)) return true;
     progress();
     throw_if_poisoned();
     return false;
   });
-  if (!in_time) fail(missed_device_deadline(Clock::now() - begin, monitor_.options));
+  if (waited) fail(missed_device_deadline(*waited, monitor_.options));
 }
 
 /// Waits for all transfers and for this rank's queue, before its memory and queue are destroyed.

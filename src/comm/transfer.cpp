@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 #include <numeric>
+#include <utility>
 
 #ifdef __SSE2__
 #include <emmintrin.h>
@@ -70,22 +71,19 @@ std::int64_t ByteSegment::local_total(int rank) const {
 }
 
 void describe(Transfer& transfer, Op op, DType dtype, DType wire, Write write) {
+  std::vector<ByteSegment> segments = std::move(transfer.segments);
+  segments.clear();
+  transfer = {};
   transfer.op = op;
   transfer.dtype = dtype;
   transfer.wire = wire;
   transfer.write = write;
-  transfer.contributions = Contributions::kept;
-  transfer.order = SumOrder::any;
-  transfer.root = 0;
-  transfer.values = false;
-  transfer.reduction = 0;
-  transfer.segments.clear();
-  transfer.elements = 0;
-  transfer.counts_hash = 0;
+  transfer.segments = std::move(segments);
 }
 
 void add_segment(Transfer& transfer, const ByteSegment& segment) {
   transfer.segments.push_back(segment);
+  ++transfer.segment_count;
   if (!segment.sent.empty()) return;  // each rank counts only its own elements
   for (const std::int64_t count : segment.counts) {
     transfer.elements += count;
@@ -98,7 +96,7 @@ void require_same(int rank, const Outline& mine, int peer, const Outline& theirs
   const auto words = [](const Outline& outline) {
     const bool rounds = outline.wire != outline.dtype;
     return message(name_of(outline.op), " (", name_of(outline.dtype), rounds ? " as " : "",
-                   rounds ? name_of(outline.wire) : "", ", ", outline.segments, " segments, ", outline.elements,
+                   rounds ? name_of(outline.wire) : "", ", ", outline.segment_count, " segments, ", outline.elements,
                    " elements)");
   };
   const bool same_words = words(mine) == words(theirs);
