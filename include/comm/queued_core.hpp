@@ -102,56 +102,58 @@ AnyQueue make_queue(std::string_view name) {
       .allocate_on_host = [](std::int64_t bytes) { return device::host_memory<Device>(bytes); },
       .native = native,
   };
-  /// Blocks the host until `event` has happened. Throws CollectiveError at the device deadline.
-  inline void await_event(const AnyQueue& queue, const AnyEvent& event, const Options& options) {
-    if (const auto waited = poll_in_vain(options.device_deadline, [&] { return queue.happened(event); }))
-      throw CollectiveError(missed_device_deadline(*waited, options));
+}
+
+/// Blocks the host until `event` has happened. Throws CollectiveError at the device deadline.
+inline void await_event(const AnyQueue& queue, const AnyEvent& event, const Options& options) {
+  if (const auto waited = poll_in_vain(options.device_deadline, [&] { return queue.happened(event); }))
+    throw CollectiveError(missed_device_deadline(*waited, options));
+}
+
+template <class RankType, class Device>
+class QueuedCore {
+ public:
+  using Rank = RankType;
+  using Event = typename Device::Event;
+
+  explicit QueuedCore(std::unique_ptr<Rank> rank) : rank_(std::move(rank)) {
+    rank_->move_with(make_queue<Device>(Rank::queue_name));
+    if constexpr (requires { rank_->join_with(AnyQueue{}); }) rank_->join_with(make_queue<Device>("joins"));
   }
 
-  template <class RankType, class Device>
-  class QueuedCore {
-   public:
-    using Rank = RankType;
-    using Event = typename Device::Event;
+  Rank& erased() { return *rank_; }
+  int rank() const { return rank_->rank(); }
+  int size() const { return rank_->size(); }
+  Monitor& monitor() { return rank_->monitor(); }
+  const Monitor& monitor() const { return rank_->monitor(); }
+  std::int64_t scratch_bytes() const { return rank_->scratch_bytes(); }
 
-    explicit QueuedCore(std::unique_ptr<Rank> rank) : rank_(std::move(rank)) {
-      rank_->move_with(make_queue<Device>(Rank::queue_name));
-      if constexpr (requires { rank_->join_with(AnyQueue{}); }) rank_->join_with(make_queue<Device>("joins"));
-    }
+  Transfer& prepare() { return rank_->prepare(); }
+  Ticket start() { return rank_->start(); }
+  bool test(Ticket ticket) { return rank_->test(ticket) && done(ticket).happened(); }
+  void progress(Ticket ticket) { rank_->test(ticket); }
+  void wait(Ticket ticket) { rank_->wait_for(rank_->done(ticket)); }
+  void abandon(Ticket ticket) noexcept { rank_->abandon(ticket); }
+  std::unique_ptr<QueuedCore> split(int color) { return std::make_unique<QueuedCore>(rank_->split(color)); }
 
-    Rank& erased() { return *rank_; }
-    int rank() const { return rank_->rank(); }
-    int size() const { return rank_->size(); }
-    Monitor& monitor() { return rank_->monitor(); }
-    const Monitor& monitor() const { return rank_->monitor(); }
-    std::int64_t scratch_bytes() const { return rank_->scratch_bytes(); }
+  void after(const Event& event) { rank_->after(any_event<Device>(event)); }
+  Event done(Ticket ticket) { return event_of<Device>(rank_->done(ticket)); }
+  void wait_for(const Event& event) { rank_->wait_for(any_event<Device>(event)); }
 
-    Transfer& prepare() { return rank_->prepare(); }
-    Ticket start() { return rank_->start(); }
-    bool test(Ticket ticket) { return rank_->test(ticket) && done(ticket).happened(); }
-    void progress(Ticket ticket) { rank_->test(ticket); }
-    void wait(Ticket ticket) { rank_->wait_for(rank_->done(ticket)); }
-    void abandon(Ticket ticket) noexcept { rank_->abandon(ticket); }
-    std::unique_ptr<QueuedCore> split(int color) { return std::make_unique<QueuedCore>(rank_->split(color)); }
+ private:
+  std::unique_ptr<Rank> rank_;
+};
 
-    void after(const Event& event) { rank_->after(any_event<Device>(event)); }
-    Event done(Ticket ticket) { return event_of<Device>(rank_->done(ticket)); }
-    void wait_for(const Event& event) { rank_->wait_for(any_event<Device>(event)); }
+/// The core of a backend on `Device`: `Rank` itself, or a QueuedCore of it if the device is asynchronous.
+template <class Rank, class Device>
+using CoreOf = std::conditional_t<Device::asynchronous, QueuedCore<Rank, Device>, Rank>;
 
-   private:
-    std::unique_ptr<Rank> rank_;
-  };
-
-  /// The core of a backend on `Device`: `Rank` itself, or a QueuedCore of it if the device is asynchronous.
-  template <class Rank, class Device>
-  using CoreOf = std::conditional_t<Device::asynchronous, QueuedCore<Rank, Device>, Rank>;
-
-  template <class Device, class Rank>
-  std::unique_ptr<CoreOf<Rank, Device>> core_of(std::unique_ptr<Rank> rank) {
-    if constexpr (Device::asynchronous)
-      return std::make_unique<QueuedCore<Rank, Device>>(std::move(rank));
-    else
-      return rank;
-  }
+template <class Device, class Rank>
+std::unique_ptr<CoreOf<Rank, Device>> core_of(std::unique_ptr<Rank> rank) {
+  if constexpr (Device::asynchronous)
+    return std::make_unique<QueuedCore<Rank, Device>>(std::move(rank));
+  else
+    return rank;
+}
 
 }  // namespace fsdp::comm

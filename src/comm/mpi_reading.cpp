@@ -13,7 +13,7 @@ namespace fsdp::comm {
 /// reduction, root's bytes in a broadcast. Peers read in place only if all of it lies in windows.
 void MpiRank::Engine::find_places(InFlight& transfer) const {
   const Transfer& asked = transfer.transfer;
-  transfer.arrival = {.outline = outline_of(asked)};
+  transfer.arrival = {.outline = asked};
   transfer.places.assign(asked.segments.size(), {});
   if (asked.op == Op::barrier || (asked.op == Op::broadcast && asked.root != messages_.rank())) return;
   bool found_some = false;
