@@ -100,7 +100,7 @@ Windows::Windows(Messages& messages, bool enabled, Messages::Deadline deadline)
                      found == theirs.nonce;
   }
   std::vector<char> read_by(peers_.size());
-  messages.exchange_each(std::as_bytes(std::span(reads)), std::as_writable_bytes(std::span(read_by)), deadline);
+  messages.exchange(std::as_bytes(std::span(reads)), std::as_writable_bytes(std::span(read_by)), deadline);
   for (std::size_t process = 0; process < peers_.size(); ++process)
     peers_[process].shares = reads[process] != 0 && read_by[process] != 0;
 }

@@ -123,15 +123,15 @@ void NcclRank::abandon(Ticket) noexcept { link_->give_up(); }
 std::unique_ptr<NcclRank> NcclRank::split(int color) {
   std::vector<int> colors(static_cast<std::size_t>(size()));
   gather_values(reinterpret_cast<const std::byte*>(&color), reinterpret_cast<std::byte*>(colors.data()), sizeof(int));
-  const auto same = static_cast<int>(std::count(colors.begin(), colors.end(), color));
-  const auto before = static_cast<int>(std::count(colors.begin(), colors.begin() + rank(), color));
-  // NCCL does not accept negative colors, so the first rank with this color represents it.
-  const auto first = static_cast<int>(std::find(colors.begin(), colors.end(), color) - colors.begin());
-  std::shared_ptr<NcclLink> part = link_->split(first, rank(), monitor_.options.deadline);
-  std::unique_ptr<NcclRank> made(new NcclRank(std::move(part), before, same, monitor_.options));
+  std::vector<int> ranks;
   for (int peer = 0; peer < size(); ++peer)
-    if (colors[static_cast<std::size_t>(peer)] == color)
-      made->monitor_.world_ranks.push_back(monitor_.world_rank_of(peer));
+    if (colors[static_cast<std::size_t>(peer)] == color) ranks.push_back(peer);
+  // NCCL does not accept negative colors, so the first rank with this color represents it.
+  std::shared_ptr<NcclLink> part = link_->split(ranks.front(), rank(), monitor_.options.deadline);
+  const auto position = static_cast<int>(std::ranges::find(ranks, rank()) - ranks.begin());
+  std::unique_ptr<NcclRank> made(
+      new NcclRank(std::move(part), position, static_cast<int>(ranks.size()), monitor_.options));
+  made->monitor_.follow(monitor_, ranks);
   return made;
 }
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tessera/comm/thread_ranks.hpp>
 
-#include "guest.hpp"
 #include "threads_group.hpp"
 
 namespace fsdp::comm {
