@@ -4,7 +4,7 @@
 #include <exception>
 
 #include <tessera/comm/poll.hpp>
-#include <tessera/comm/threads_rank.hpp>
+#include <tessera/comm/threads.hpp>
 
 #include "threads_group.hpp"
 
@@ -15,7 +15,7 @@ namespace fsdp::comm {
 void ThreadsRank::join(const Transfer& transfer, int peer) {
   if (!on_queue(transfer)) return;
   const Milestones& theirs = group_->peer(peer).milestones[active_ % ThreadsPeer::depth];
-  if (group_->peer(rank_).finished.load() == 2 * active_ + 1) {
+  if (own().finished.load() == 2 * active_ + 1) {
     queue_.wait(theirs.reduced);
   } else {
     for (const AnyEvent& event : theirs.published) queue_.wait(event);
