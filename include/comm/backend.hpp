@@ -11,6 +11,7 @@
 ///  `progress(ticket)`: does the host's share of the work without waiting.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -39,11 +40,7 @@ class TransferRequest {
   TransferRequest(Core& core, Ticket ticket) : core_(&core), ticket_(ticket), exceptions_(std::uncaught_exceptions()) {}
   /// Takes over the other object's transfer. Assignment first finishes the transfer that this object owned.
   /// @{
-  TransferRequest(TransferRequest&& other) noexcept
-      : core_(std::exchange(other.core_, nullptr)),
-        ticket_(other.ticket_),
-        exceptions_(other.exceptions_),
-        state_(other.state_) {}
+  TransferRequest(TransferRequest&& other) noexcept { *this = std::move(other); }
   TransferRequest& operator=(TransferRequest&& other) noexcept {
     finish();
     core_ = std::exchange(other.core_, nullptr);
@@ -100,12 +97,6 @@ class TransferRequest {
   int exceptions_ = 0;  ///< number of exceptions in flight at construction
   State state_ = State::started;
 };
-
-/// Reduces the rows of `gathered` (one per rank, values.size() each) into `values`, in rank order.
-/// @{
-void combine_in_rank_order(std::span<const double> gathered, Reduction reduction, std::span<double> values);
-void combine_in_rank_order(std::span<const std::int64_t> gathered, Reduction reduction, std::span<std::int64_t> values);
-/// @}
 
 /// Base class that implements a Communicator on a core, except its name, `split` and launch function.
 template <class Core, class DeviceType>
@@ -209,7 +200,15 @@ class Backend {
     std::vector<T> gathered(values.size() * static_cast<std::size_t>(size()));
     gather_values(std::as_bytes(values), std::as_writable_bytes(std::span(gathered)),
                   type + 2 * static_cast<int>(reduction));
-    combine_in_rank_order(std::span<const T>(gathered), reduction, values);
+    std::copy_n(gathered.begin(), values.size(), values.begin());
+    for (std::size_t at = values.size(); at < gathered.size(); ++at) {
+      T& value = values[at % values.size()];
+      switch (reduction) {
+        case Reduction::sum: value += gathered[at]; break;
+        case Reduction::max: value = std::max(value, gathered[at]); break;
+        case Reduction::min: value = std::min(value, gathered[at]); break;
+      }
+    }
   }
 
   std::unique_ptr<Core> core_;

@@ -54,7 +54,6 @@ class MpiRank {
   int rank() const;
   int size() const;
   Monitor& monitor();
-  const Monitor& monitor() const;
   std::int64_t scratch_bytes() const { return scratch_bytes_for(size()); }
   static std::int64_t scratch_bytes_for(int ranks) { return PieceScratch::bytes(ranks); }
 
@@ -85,7 +84,6 @@ class StagedMpiRank {
   int rank() const { return host_->rank(); }
   int size() const { return host_->size(); }
   Monitor& monitor() { return host_->monitor(); }
-  const Monitor& monitor() const { return std::as_const(*host_).monitor(); }
   std::int64_t scratch_bytes() const { return 0; }  ///< counts device memory only
 
   void move_with(AnyQueue queue) { queue_ = std::move(queue); }

@@ -33,7 +33,6 @@ class NcclRank {
   int rank() const { return monitor_.rank; }
   int size() const { return size_; }
   Monitor& monitor() { return monitor_; }
-  const Monitor& monitor() const { return monitor_; }
   static std::int64_t scratch_bytes_for(int) { return staging_bytes + value_bytes; }
   std::int64_t scratch_bytes() const { return scratch_bytes_for(size_); }
 

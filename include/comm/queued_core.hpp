@@ -125,7 +125,6 @@ class QueuedCore {
   int rank() const { return rank_->rank(); }
   int size() const { return rank_->size(); }
   Monitor& monitor() { return rank_->monitor(); }
-  const Monitor& monitor() const { return rank_->monitor(); }
   std::int64_t scratch_bytes() const { return rank_->scratch_bytes(); }
 
   Transfer& prepare() { return rank_->prepare(); }

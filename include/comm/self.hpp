@@ -27,7 +27,6 @@ class SelfRank {
   int rank() const { return 0; }
   int size() const { return 1; }
   Monitor& monitor() { return monitor_; }
-  const Monitor& monitor() const { return monitor_; }
   std::int64_t scratch_bytes() const { return 0; }
 
   Transfer& prepare() { return transfer_; }

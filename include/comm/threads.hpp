@@ -50,7 +50,6 @@ class ThreadsRank {
   int rank() const { return rank_; }
   int size() const;
   Monitor& monitor() { return monitor_; }
-  const Monitor& monitor() const { return monitor_; }
   std::int64_t scratch_bytes() const { return 0; }
 
   Transfer& prepare();

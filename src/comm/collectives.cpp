@@ -6,24 +6,10 @@
 #include <string>
 #include <string_view>
 
-#include <tessera/comm/backend.hpp>
 #include <tessera/fsdp/core/checked.hpp>
 
 namespace fsdp::comm {
 namespace {
-
-template <class T>
-void combine(std::span<const T> gathered, Reduction reduction, std::span<T> values) {
-  std::copy_n(gathered.begin(), values.size(), values.begin());
-  for (std::size_t at = values.size(); at < gathered.size(); ++at) {
-    T& value = values[at % values.size()];
-    switch (reduction) {
-      case Reduction::sum: value += gathered[at]; break;
-      case Reduction::max: value = std::max(value, gathered[at]); break;
-      case Reduction::min: value = std::min(value, gathered[at]); break;
-    }
-  }
-}
 
 using Gather = FunctionRef<void(std::span<const std::byte>, std::span<std::byte>)>;
 
@@ -94,14 +80,6 @@ void check_exchanged_counts(const Monitor& monitor, int ranks, std::span<const s
 }
 
 }  // namespace
-
-void combine_in_rank_order(std::span<const double> gathered, Reduction reduction, std::span<double> values) {
-  combine(gathered, reduction, values);
-}
-void combine_in_rank_order(std::span<const std::int64_t> gathered, Reduction reduction,
-                           std::span<std::int64_t> values) {
-  combine(gathered, reduction, values);
-}
 
 namespace detail {
 

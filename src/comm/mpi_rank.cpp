@@ -20,7 +20,6 @@ MpiRank::~MpiRank() {
 int MpiRank::rank() const { return engine_->messages().rank(); }
 int MpiRank::size() const { return engine_->messages().size(); }
 Monitor& MpiRank::monitor() { return engine_->monitor; }
-const Monitor& MpiRank::monitor() const { return engine_->monitor; }
 
 Transfer& MpiRank::prepare() { return engine_->prepare(); }
 Ticket MpiRank::start() { return engine_->start(); }
