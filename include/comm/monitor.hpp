@@ -42,19 +42,12 @@ struct Calls {
   std::int64_t calls = 0;
   std::int64_t bytes = 0;  ///< total bytes of whole buffers, with the pieces of all ranks: the sum of Record::bytes
 
-  /// Add and subtract both numbers.
-  /// @{
+  /// Adds both numbers.
   constexpr Calls& operator+=(const Calls& other) {
     calls += other.calls;
     bytes += other.bytes;
     return *this;
   }
-  constexpr Calls& operator-=(const Calls& other) {
-    calls -= other.calls;
-    bytes -= other.bytes;
-    return *this;
-  }
-  /// @}
   friend constexpr bool operator==(const Calls&, const Calls&) = default;
 };
 
@@ -79,7 +72,7 @@ struct Traffic {
     return *this;
   }
   friend constexpr Traffic operator-(Traffic later, const Traffic& earlier) {
-    for (const Op op : all_ops) later[op] -= earlier[op];
+    for (const Op op : all_ops) later[op] += {-earlier[op].calls, -earlier[op].bytes};
     return later;
   }
   friend constexpr bool operator==(const Traffic&, const Traffic&) = default;

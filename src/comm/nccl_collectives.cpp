@@ -96,6 +96,9 @@ struct Chunk {
   std::byte* full(int rank) const {
     return segment.full + (segment.begin(rank) + begin) * static_cast<std::int64_t>(sizeof(float));
   }
+  /// Returns the number of calls of its sum: one reduce-scatter if it is the whole segment and all pieces are equal,
+  /// else one reduce for each of `ranks` roots.
+  int calls(int ranks) const { return equal_counts(segment) && most == most_of(segment) ? 1 : ranks; }
   float* local() const { return floats(segment.local) + begin; }
 };
 
@@ -106,8 +109,11 @@ void for_each_chunk(const ByteSegment& segment, std::int64_t most, const Add& ad
     add(Chunk{.segment = segment, .begin = begin, .most = std::min(most, end - begin)});
 }
 
-/// Adds a chunk's float sums, one reduce per root; this rank's result goes to `sum`.
-void add_sums_by_root(NcclBatch& batch, const Chunk& chunk, std::byte* sum) {
+/// Adds a chunk's float sums; this rank's result goes to `sum`.
+void add_sum(NcclBatch& batch, const Chunk& chunk, std::byte* sum) {
+  if (chunk.calls(batch.size) == 1)
+    return batch.add(
+        {.kind = Kind::reduce_scatter, .from = chunk.full(0), .to = sum, .count = chunk.most, .dtype = DType::f32});
   for (int root = 0; root < batch.size; ++root)
     if (chunk.count(root) > 0)
       batch.add({.kind = Kind::reduce,
@@ -118,17 +124,12 @@ void add_sums_by_root(NcclBatch& batch, const Chunk& chunk, std::byte* sum) {
                  .peer = root});
 }
 
-/// Adds float sums; this rank's result goes to `sum`. One reduce-scatter if pieces are equal, else one reduce per root.
+/// Adds float sums; this rank's result goes to `sum`.
 void add_direct_sum(NcclBatch& batch, const ByteSegment& segment, std::byte* sum) {
-  const std::int64_t most = most_of(segment);
-  if (most == 0) return;
-  if (equal_counts(segment)) {
-    batch.make_room(1, 0);
-    batch.add({.kind = Kind::reduce_scatter, .from = segment.full, .to = sum, .count = most, .dtype = DType::f32});
-    return;
-  }
-  batch.make_room(batch.size, 0);
-  add_sums_by_root(batch, {.segment = segment, .most = most}, sum);
+  const Chunk all{.segment = segment, .most = most_of(segment)};
+  if (all.most == 0) return;
+  batch.make_room(all.calls(batch.size), 0);
+  add_sum(batch, all, sum);
 }
 
 /// Adds accumulating float sums. Uses this rank's piece of its own contribution, which is spent, as scratch.
@@ -145,16 +146,11 @@ void add_spending_sum(NcclBatch& batch, const ByteSegment& segment) {
 void add_staged_sum(NcclBatch& batch, const ByteSegment& segment) {
   const auto bytes_of = [](std::int64_t count) { return count * static_cast<std::int64_t>(sizeof(float)); };
   const std::int64_t capacity = batch.staging_bytes() / static_cast<std::int64_t>(sizeof(float));
-  const bool whole = equal_counts(segment) && most_of(segment) <= capacity;
   for_each_chunk(segment, capacity, [&](const Chunk& chunk) {
-    batch.make_room(whole ? 1 : batch.size, NcclBatch::slot_bytes(bytes_of(chunk.most)));
+    batch.make_room(chunk.calls(batch.size), NcclBatch::slot_bytes(bytes_of(chunk.most)));
     const std::int64_t own = chunk.count(batch.rank);
     std::byte* const sum = own > 0 ? batch.stage(bytes_of(own)) : nullptr;
-    if (whole)
-      batch.add(
-          {.kind = Kind::reduce_scatter, .from = segment.full, .to = sum, .count = chunk.most, .dtype = DType::f32});
-    else
-      add_sums_by_root(batch, chunk, sum);
+    add_sum(batch, chunk, sum);
     if (own > 0) batch.then_sum({{.data = sum, .stored = DType::f32}}, own, Write::accumulate, chunk.local());
   });
 }
