@@ -104,4 +104,4 @@ s#<tessera/fsdp/optim/sgd\.hpp>#<tessera/fsdp/optim/optimizer.hpp>#
 s#<tessera/fsdp/optim/full_states\.hpp>#<tessera/fsdp/optim/sharded_optimizer.hpp>#
 s#<tessera/fsdp/precision/loss_scale\.hpp>#<tessera/fsdp/precision/policies.hpp>#
 s#<tessera/comm/(checks|pending)\.hpp>#<tessera/comm/collectives.hpp>#
-s#<tessera/comm/threads_rank\.hpp>#<tessera/comm/threads.hpp>#
+s#<tessera/comm/(threads_rank|thread_ranks)\.hpp>#<tessera/comm/threads.hpp>#

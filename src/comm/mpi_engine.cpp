@@ -271,17 +271,10 @@ std::unique_ptr<MpiRank::Engine> MpiRank::Engine::split(int color) {
   struct Vote {
     int color = 0, process = nobody, context = 0;
   };
-  Vote mine{
+  const Vote mine{
       .color = color, .process = monitor.options.windows ? process_ : nobody, .context = messages_.free_context()};
   std::vector<Vote> votes(static_cast<std::size_t>(messages_.size()));
-  const std::vector<std::int64_t> counts(votes.size(), sizeof(Vote));
-  Transfer& transfer = prepare();
-  describe(transfer, Op::all_gather, DType::u8, DType::u8);
-  transfer.values = true;
-  add_segment(transfer, {.local = reinterpret_cast<std::byte*>(&mine),
-                         .full = reinterpret_cast<std::byte*>(votes.data()),
-                         .counts = counts});
-  wait(start());
+  gather_values(*this, std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(votes)));
   std::vector<int> ranks, process_of;
   int context = 0;
   for (int rank = 0; rank < messages_.size(); ++rank) {

@@ -71,6 +71,7 @@ class MpiRank::Engine {
 
   Messages& messages() { return messages_; }
   const Messages& messages() const { return messages_; }
+  int size() const { return messages_.size(); }
   std::shared_ptr<std::byte> shared_memory(std::int64_t bytes);
 
   Transfer& prepare();

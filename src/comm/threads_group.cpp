@@ -8,7 +8,7 @@
 #include <exception>
 #include <thread>
 
-#include <tessera/comm/thread_ranks.hpp>
+#include <tessera/comm/threads.hpp>
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -126,17 +126,10 @@ std::unique_ptr<ThreadsRank> ThreadsRank::split(int color) {
   };
   // The lowest rank of each color makes the group; all copy its pointer before it goes out of scope.
   std::shared_ptr<ThreadsGroup> made;
-  Vote mine{.color = color, .group = &made};
+  const Vote mine{.color = color, .group = &made};
   std::vector<Vote> votes(static_cast<std::size_t>(size()));
-  const std::vector<std::int64_t> counts(votes.size(), sizeof(Vote));
   const auto gather = [&] {
-    Transfer& transfer = prepare();
-    describe(transfer, Op::all_gather, DType::u8, DType::u8);
-    transfer.values = true;
-    add_segment(transfer, {.local = reinterpret_cast<std::byte*>(&mine),
-                           .full = reinterpret_cast<std::byte*>(votes.data()),
-                           .counts = counts});
-    wait(start());
+    gather_values(*this, std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(votes)));
   };
   gather();
   std::vector<int> ranks;

@@ -208,7 +208,7 @@ class LayoutCheck {
     for (std::size_t i = 0; group_.aligned && i < layout_.offsets.size(); ++i) {
       const bool joins = i > 0 && group_.tensors[i].joins_previous;
       const bool follows =
-          !joins || begin_of(i) == round_up(end_of(i - 1) - begin_of(i - 1), element_alignment) + begin_of(i - 1);
+          !joins || begin_of(i) == begin_of(i - 1) + round_up(layout_.shapes[i - 1].numel(), element_alignment);
       require<InputError>(follows && begin_of(i) % element_alignment == 0, "layout ", name_, ": '",
                           group_.tensors[i].name, "' starts at element ", begin_of(i),
                           "; steps in pieces need every tensor at a multiple of ", element_alignment,
