@@ -8,7 +8,6 @@
 /// Exchange<T>.
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -18,6 +17,7 @@
 #include <vector>
 
 #include <tessera/comm/communicator.hpp>
+#include <tessera/comm/poll.hpp>
 #include <tessera/comm/transfer.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/function_ref.hpp>
@@ -40,11 +40,9 @@ class Watched {
   CollectiveError explain(const CollectiveError& error) const;
 
  private:
-  double seconds() const;
-
   Monitor& monitor_;
   double copied_before_;
-  std::chrono::steady_clock::time_point begin_;
+  Clock::time_point begin_;
 };
 
 /// Calls `call` and adds the collective's description to its CollectiveError.
@@ -84,7 +82,9 @@ struct Entered {
   std::int64_t segments = 0;
   std::uint64_t hash = 0;
   std::uint8_t variant = 0;
-  std::span<const std::int64_t> exchanged = {};  ///< counts of an all_to_all, for check_exchanged_counts
+  /// In an all_to_all with Options::checks: for each exchange, the number of elements that this rank sends to each
+  /// rank, then the number that it receives from each.
+  std::span<const std::int64_t> exchanged = {};
 };
 
 /// An Entered that is computed from segments or exchanges, with their totals. For segments, `elements` and `hash` cover
@@ -130,8 +130,6 @@ class Pending {
   Pending() = default;
   Pending(typename C::Request request, Monitor& monitor, const Record& record)
       : request_(std::move(request)), monitor_(&monitor), record_(record) {}
-  Pending(Pending&& other) noexcept = default;
-  Pending& operator=(Pending&& other) noexcept = default;
 
   /// Makes progress and returns whether the collective is complete.
   bool test() {

@@ -92,9 +92,7 @@ class ThreadsRank {
   void set_finished(std::uint64_t step);
   bool complete(Ticket ticket) const;
   std::string missing(Ticket ticket, bool only_left) const;
-  void finish_queued() noexcept;
   void let_peers_finish_reading() const noexcept;
-  void let_queues_finish() const noexcept;
   [[noreturn]] void fail(const std::string& reason);
   void throw_if_poisoned() const;
 

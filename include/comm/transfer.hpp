@@ -22,20 +22,15 @@ struct ByteSegment {
   std::span<const std::int64_t> counts;     ///< sizes of the pieces of `full`, one per rank
   std::span<const std::int64_t> sent = {};  ///< sizes of the pieces of an exchange's `local`; empty for a segment
 
-  /// Returns the number of elements of `full` before `rank`'s piece.
-  std::int64_t begin(int rank) const;
-  /// Returns the number of elements of `rank`'s piece.
-  std::int64_t count(int rank) const { return counts[static_cast<std::size_t>(rank)]; }
-  /// Returns the number of elements of `full`.
-  std::int64_t total() const;
-  /// Returns the number of elements of `local` before the piece for `peer`; 0 except in an exchange.
-  std::int64_t sent_begin(int peer) const;
+  std::int64_t begin(int rank) const;  ///< elements of `full` before `rank`'s piece
+  std::int64_t count(int rank) const { return counts[static_cast<std::size_t>(rank)]; }  ///< elements of `rank`'s piece
+  std::int64_t total() const;                                                            ///< elements of `full`
+  std::int64_t sent_begin(int peer) const;  ///< elements of `local` before `peer`'s piece; 0 except in an exchange
   /// Returns the number of elements of `local` that this rank, `rank`, sends to `peer`.
   std::int64_t sent_count(int rank, int peer) const {
     return sent.empty() ? count(rank) : sent[static_cast<std::size_t>(peer)];
   }
-  /// Returns the number of elements of `local` on this rank, `rank`.
-  std::int64_t local_total(int rank) const;
+  std::int64_t local_total(int rank) const;  ///< elements of `local` on this rank, `rank`
 };
 
 /// The same segment or exchange with its element type erased.
@@ -80,8 +75,7 @@ struct Transfer : Outline {
   bool values = false;             ///< whether the data are small values, which are in host memory whatever the device
   std::vector<ByteSegment> segments;
 
-  /// Returns the bytes of an element in memory.
-  std::int64_t element_bytes() const { return size_of(dtype); }
+  std::int64_t element_bytes() const { return size_of(dtype); }  ///< in memory
   /// Returns whether the collective sums contributions.
   bool reduces() const { return op == Op::reduce_scatter || op == Op::all_reduce; }
   /// Returns whether each rank copies its piece of every rank's `local` into its own `full`.

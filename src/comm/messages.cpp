@@ -265,12 +265,6 @@ std::optional<FailureNotice> Messages::hear_failure() {
   }
 }
 
-/// Returns whether a message in flight may still access this rank's memory: a message to receive, or one to a peer that
-/// may have begun to receive it.
-bool Messages::needs_memory(const Message& message) const {
-  return !message.sent || state_->takes_no_more[static_cast<std::size_t>(message.peer)] == 0;
-}
-
 bool Messages::leave_behind(Deadline limit) noexcept {
   State& state = *state_;
   state.duplicate->abandoned = true;
@@ -285,7 +279,11 @@ bool Messages::leave_behind(Deadline limit) noexcept {
       while (hear_failure()) continue;
       const bool receives = std::ranges::any_of(state.under_way, [](const Message& message) { return !message.sent; });
       if (!receives && !std::exchange(has_told, true)) tell(state.ended);
-      return std::ranges::none_of(state.under_way, [this](const Message& message) { return needs_memory(message); });
+      // A message may still access this rank's memory if it is to be received, or if the peer may have begun to receive
+      // it.
+      return std::ranges::none_of(state.under_way, [&](const Message& message) {
+        return !message.sent || state.takes_no_more[static_cast<std::size_t>(message.peer)] == 0;
+      });
     });
   } catch (const std::exception&) {  // MPI itself has failed
   }

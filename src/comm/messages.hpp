@@ -92,7 +92,6 @@ class Messages {
   explicit Messages(std::unique_ptr<State> state);
   void await_exchange(Deadline deadline);
   void tell(Notice& notice) noexcept;
-  bool needs_memory(const Message& message) const;
 
   std::unique_ptr<State> state_;
   int rank_ = 0;

@@ -53,12 +53,6 @@ asio::mutable_buffer buffer_of(T& value) {
 }
 asio::mutable_buffer buffer_of(std::span<std::byte> bytes) { return asio::buffer(bytes.data(), bytes.size()); }
 
-/// Returns a random number that identifies a request.
-std::uint64_t draw_number() {
-  std::random_device device;
-  return (static_cast<std::uint64_t>(device()) << 32) | device();
-}
-
 /// Returns a list such as "rank 1, rank 3" of the ranks from 1 on whose flag in `came` is not set.
 std::string missing_ranks(const std::vector<bool>& came) {
   std::string text;
@@ -66,8 +60,6 @@ std::string missing_ranks(const std::vector<bool>& came) {
     if (!came[rank]) text += (text.empty() ? "rank " : ", rank ") + std::to_string(rank);
   return text;
 }
-
-std::string place_of(const std::string& address, int port) { return message(address, ":", port); }
 
 Message question_of(const Meeting& meeting, std::span<std::byte> bytes, std::uint64_t number) {
   return {
@@ -96,14 +88,15 @@ void require_ours(const Message& asked, const Message& answer, const std::string
 }
 
 void ask(const Meeting& meeting, const std::string& address, int port, std::span<std::byte> bytes) {
-  const std::string where = place_of(address, port);
+  const std::string where = message(address, ":", port);
   const Clock::time_point deadline = deadline_after(Clock::now(), meeting.deadline);
   asio::io_context io;
   error_code unknown;
   const auto endpoints = tcp::resolver(io).resolve(address, std::to_string(port), unknown);
   require<InputError>(!unknown, "rendezvous at ", where, ": the address is not known (", unknown.message(),
                       "); see MASTER_ADDR");
-  Message question = question_of(meeting, bytes, draw_number());
+  std::random_device random;
+  Message question = question_of(meeting, bytes, std::uint64_t{random()} << 32 | random());
   while (Clock::now() < deadline) {
     asio::io_context attempt;
     tcp::socket socket(attempt);

@@ -2,6 +2,7 @@
 #include <tessera/comm/threads.hpp>
 
 #include <algorithm>
+#include <exception>
 #include <thread>
 
 #include <tessera/comm/poll.hpp>
@@ -35,7 +36,13 @@ ThreadsRank::~ThreadsRank() {
     let_peers_finish_reading();
     return;
   }
-  finish_queued();
+  try {  // before its memory and queue are destroyed, all transfers and the queue finish
+    if (queue_ && next_ > 0) {
+      wait_for(done(next_ - 1));
+      wait_for(queue_.record());
+    }
+  } catch (const std::exception&) {  // the failure was reported, and all queues have been waited for
+  }
   own().left.store(true);
   group_->world->notify();
 }
@@ -258,7 +265,15 @@ const Transfer& ThreadsRank::own_transfer(Ticket ticket) const { return own().tr
 void ThreadsRank::let_peers_finish_reading() const noexcept {
   for (int peer = 0; peer < size(); ++peer)
     while (peer != rank_ && group_->peer(peer).reading.load()) std::this_thread::yield();
-  let_queues_finish();
+  if (!queue_) return;
+  // Waits for all ranks' queues until the deadline. No more work is enqueued at this point.
+  const Clock::time_point deadline = deadline_after(Clock::now(), monitor_.options.deadline);
+  for (int peer = 0; peer < size(); ++peer) {
+    try {
+      poll_until(deadline, [&] { return queue_.happened(group_->peer(peer).latest); });
+    } catch (const std::exception&) {  // a lost device no longer reads memory
+    }
+  }
 }
 
 void ThreadsRank::fail(const std::string& reason) {
@@ -272,6 +287,42 @@ void ThreadsRank::throw_if_poisoned() const {
   if (!world.poisoned()) return;
   let_peers_finish_reading();
   throw CollectiveError(message("rank ", world.failed_rank(), " failed: ", world.failure()));
+}
+
+/// Makes this rank's queue wait until it may read a peer's tensors of the active transfer. An all_reduce waits for the
+/// peer's caller events before it sums, and for the peer's sums before it gathers.
+void ThreadsRank::join(const Transfer& transfer, int peer) {
+  if (!on_queue(transfer)) return;
+  const Milestones& theirs = group_->peer(peer).milestones[active_ % ThreadsPeer::depth];
+  if (own().finished.load() == 2 * active_ + 1) {
+    queue_.wait(theirs.reduced);
+  } else {
+    for (const AnyEvent& event : theirs.published) queue_.wait(event);
+  }
+}
+
+AnyEvent ThreadsRank::done(Ticket ticket) {
+  wait(ticket);
+  for (; joined_ <= ticket; ++joined_) {
+    AnyEvent& event = done_[joined_ % ThreadsPeer::depth];
+    event = nullptr;
+    if (!on_queue(own_transfer(joined_))) continue;
+    for (int peer = 0; peer < size(); ++peer)
+      joins_.wait(group_->peer(peer).milestones[joined_ % ThreadsPeer::depth].finished);
+    event = last_done_ = joins_.record();
+  }
+  // An old transfer's slot has been reused; a later event on the same queue implies its completion.
+  return joined_ - ticket > ThreadsPeer::depth ? last_done_ : done_[ticket % ThreadsPeer::depth];
+}
+
+void ThreadsRank::wait_for(const AnyEvent& event) {
+  const auto waited = poll_in_vain(monitor_.options.device_deadline, [&] {
+    if (queue_.happened(event)) return true;
+    progress();
+    throw_if_poisoned();
+    return false;
+  });
+  if (waited) fail(missed_device_deadline(*waited, monitor_.options));
 }
 
 }  // namespace fsdp::comm

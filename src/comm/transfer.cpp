@@ -47,13 +47,6 @@ void split_over_threads(std::int64_t count, std::int64_t element_bytes, int aske
   body(std::int64_t{0}, count);
 }
 
-/// Orders streamed stores before later stores that publish the result to other threads.
-void finish_streaming() {
-#ifdef __SSE2__
-  _mm_sfence();
-#endif
-}
-
 }  // namespace
 
 std::int64_t ByteSegment::begin(int rank) const {
@@ -143,7 +136,9 @@ void sum_in_order(std::span<const Contribution> contributions, DType wire, std::
                      .to = to};
   split_over_threads(count, sizeof(float), threads, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t at = begin; at < end; at += sum_block) loops.sum(sum, at, std::min(sum_block, end - at));
-    if (streamed) finish_streaming();
+#ifdef __SSE2__
+    if (streamed) _mm_sfence();  // orders streamed stores before later stores that publish the result to other threads
+#endif
   });
 }
 

@@ -46,10 +46,8 @@ class DistributedBuffer {
   /// Views `data`, an array of size() elements. `layout` must outlive the buffer.
   DistributedBuffer(const Layout& layout, Coordinates at, T* data) : layout_(&layout), at_(at), data_(data) {}
 
-  /// Returns the layout, which determines the position of each element.
-  const Layout& layout() const { return *layout_; }
-  /// Returns this rank's coordinates in the mesh.
-  Coordinates at() const { return at_; }
+  const Layout& layout() const { return *layout_; }  ///< determines the position of each element
+  Coordinates at() const { return at_; }             ///< this rank's coordinates in the mesh
   /// Returns whether the buffer has memory. A default-constructed or consumed buffer has none.
   bool placed() const { return data_ != nullptr; }
   /// Returns the memory; may be nullptr if this rank's buffer has no elements. Throws LogicError if the buffer has

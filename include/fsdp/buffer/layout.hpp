@@ -152,8 +152,7 @@ struct PerParameter {
   std::vector<Layout> build(std::span<const TensorGroup> groups, int parts) const {
     return group_by_group(groups, parts, of_group);
   }
-  /// Returns the layout of one group over `parts` ranks.
-  static Layout of_group(std::span<const Shape> shapes, int parts);
+  static Layout of_group(std::span<const Shape> shapes, int parts);  ///< the layout of one group over `parts` ranks
 };
 
 /// Divides the concatenated group into equal ranges, without regard to tensor borders. Source: FSDP1's flat parameter.
@@ -163,8 +162,7 @@ struct Flat {
   std::vector<Layout> build(std::span<const TensorGroup> groups, int parts) const {
     return group_by_group(groups, parts, of_group);
   }
-  /// Returns the layout of one group over `parts` ranks.
-  static Layout of_group(std::span<const Shape> shapes, int parts);
+  static Layout of_group(std::span<const Shape> shapes, int parts);  ///< the layout of one group over `parts` ranks
 };
 
 static_assert(LayoutPolicy<PerParameter> && LayoutPolicy<Flat>);
