@@ -92,13 +92,13 @@ void NcclLink::end(Deadline deadline) noexcept {
 
 void NcclLink::give_up() noexcept {
   if (!alive()) return;
-  const auto abort = [call = table_.abort, comm = std::exchange(comm_, nullptr)] { call(comm); };
+  const auto end_kernels = [call = table_.abort, comm = std::exchange(comm_, nullptr)] { call(comm); };
   try {
-    std::packaged_task<void()> task(abort);
+    std::packaged_task<void()> task(end_kernels);
     aborted_ = task.get_future();
     aborting_ = std::thread(std::move(task));
   } catch (const std::exception&) {  // no thread is available: abort here, since the kernels must end
-    abort();
+    end_kernels();
   }
 }
 
