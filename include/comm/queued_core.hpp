@@ -110,6 +110,9 @@ inline void await_event(const AnyQueue& queue, const AnyEvent& event, const Opti
     throw CollectiveError(missed_device_deadline(*waited, options));
 }
 
+/// A `Rank` is a core as tessera/comm/backend.hpp describes it, compiled once, with `move_with(queue)`, `after`, `done`
+/// and `wait_for` in terms of AnyQueue and AnyEvent. For tensors, the host waits for a device only in `wait` and
+/// `wait_for`; StagedMpiRank also waits in `start`.
 template <class RankType, class Device>
 class QueuedCore {
  public:

@@ -2,7 +2,7 @@
 /// @file
 /// What host code of all backends exchanges between ranks: a type-erased communicator for small values, agreement on
 /// texts (arguments, input files), and failing together, where the exception of one rank is thrown on all ranks with
-/// its type and text.
+/// its type and text. Every function with ranks as its argument is collective and exchanges a few bytes per rank.
 #pragma once
 
 #include <concepts>
