@@ -5,7 +5,7 @@
 /// A layout places all tensors of a group in one full buffer and divides that buffer over the ranks. It depends only on
 /// shapes, work and the number of ranks, so that every rank computes the same layout for every dtype. To add a layout
 /// policy, add a struct with `build` (LayoutPolicy), its cases in tests/buffer/layout_test.cpp and, for the program, an
-/// entry in any_layout.hpp.
+/// alternative of AnyLayout in layout_policies.hpp.
 #pragma once
 
 #include <concepts>
