@@ -103,3 +103,5 @@ s#<tessera/fsdp/optim/adamw\.hpp>#<tessera/fsdp/optim/optimizer.hpp>#
 s#<tessera/fsdp/optim/sgd\.hpp>#<tessera/fsdp/optim/optimizer.hpp>#
 s#<tessera/fsdp/optim/full_states\.hpp>#<tessera/fsdp/optim/sharded_optimizer.hpp>#
 s#<tessera/fsdp/precision/loss_scale\.hpp>#<tessera/fsdp/precision/policies.hpp>#
+s#<tessera/fsdp/testing/suite\.hpp>#<tessera/fsdp/testing/report.hpp>#
+s#<tessera/fsdp/testing/numbers\.hpp>#<tessera/fsdp/testing/guarded.hpp>#

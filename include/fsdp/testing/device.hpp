@@ -25,7 +25,6 @@
 #include <tessera/fsdp/device/memory.hpp>
 #include <tessera/fsdp/testing/guarded.hpp>
 #include <tessera/fsdp/testing/report.hpp>
-#include <tessera/fsdp/testing/suite.hpp>
 #include <tessera/fsdp/testing/values.hpp>
 
 namespace fsdp::testing {
@@ -84,11 +83,10 @@ void check_device_memory() {
       const std::string where = message(count, " bytes");
       const detail::OnDevice<D, std::uint8_t> memory(count);
       if (const auto over = reinterpret_cast<std::uintptr_t>(memory.data()) % device::alignment; over != 0)
-        return void(fail(asked, where, message("an address ", over, " bytes beyond a multiple of 64")));
+        return void(fail(asked, where, "an address ", over, " bytes beyond a multiple of 64"));
       const auto values = memory.values(queue);
       const auto at = std::ranges::find_if(values, [](std::uint8_t byte) { return byte != 0; });
-      if (at != values.end())
-        return void(fail(asked, where, message("byte ", at - values.begin(), " is ", in_words(*at))));
+      if (at != values.end()) return void(fail(asked, where, "byte ", at - values.begin(), " is ", in_words(*at)));
       const std::vector<std::uint8_t> ones(static_cast<std::size_t>(count), 0xff);
       const detail::OnDevice<D, std::uint8_t> used(queue, ones);
     }
@@ -165,8 +163,8 @@ void check_device_events(std::chrono::milliseconds patience = std::chrono::secon
     const auto deadline = std::chrono::steady_clock::now() + patience;
     while (!copy.happened()) {
       if (std::chrono::steady_clock::now() > deadline)
-        return void(fail(asked, where,
-                         message("it has not happened after ", static_cast<double>(patience.count()) / 1000, " s")));
+        return void(
+            fail(asked, where, "it has not happened after ", static_cast<double>(patience.count()) / 1000, " s"));
       std::this_thread::yield();
     }
     if (!expect_values(asked, where, "what was copied to the host before the event", found, values)) {

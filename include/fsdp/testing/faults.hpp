@@ -35,28 +35,25 @@ inline constexpr std::chrono::seconds patience{10};
 inline double seconds(Clock::duration duration) { return std::chrono::duration<double>(duration).count(); }
 
 /// Waits until `holds()` returns true, but not longer than `patience`.
-template <class Holds>
-void wait_until(Holds holds) {
+void wait_until(auto holds) {
   for (const auto begin = Clock::now(); !holds() && Clock::now() - begin < patience;)
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
 }
 
 /// Checks that `call` throws a CollectiveError whose text contains all of `parts`. Returns the text, or "" if it does
 /// not throw. Calls ended() before it inspects the text.
-template <class C, class Call>
 std::string expect_lost(
-    std::string_view asked, C& c, std::string_view which, Call call, const std::vector<std::string>& parts,
+    std::string_view asked, auto& c, std::string_view which, auto call, const std::vector<std::string>& parts,
     const std::function<void()>& ended = [] {}) {
-  const std::string text = expect_error<comm::CollectiveError>(asked, rank_in_words(c), which, call);
+  const std::string text = expect_error<comm::CollectiveError>(asked, c, which, call);
   ended();
   for (const std::string& part : parts)
-    if (!text.empty()) expect_part(asked, rank_in_words(c), text, part);
+    if (!text.empty()) expect_part(asked, c, text, part);
   return text;
 }
 
 /// Calls barrier(c) until it throws, but not longer than `patience`.
-template <class C>
-void barriers(C& c) {
+void barriers(auto& c) {
   for (const auto begin = Clock::now(); Clock::now() - begin < patience;) comm::barrier(c);
 }
 
@@ -75,7 +72,7 @@ double run_to_failure(std::string_view asked, int ranks, std::string_view reason
 
 /// Checks that a run did not wait for the deadline.
 inline void expect_prompt(std::string_view asked, int ranks, double took, std::string_view more = "") {
-  if (took > seconds(patience) / 2) fail(asked, message(ranks, " ranks"), message("it took ", took, " s", more));
+  if (took > seconds(patience) / 2) fail(asked, message(ranks, " ranks"), "it took ", took, " s", more);
 }
 
 /// Runs f on ranks, some of which miss a deadline of 0.1 s. The run itself may report the missed deadline too.
@@ -112,7 +109,7 @@ struct ARankThatDoesNotComeIsNamedAtTheDeadline {
     });
     const double longest = std::max(waited[0], waited[2]);
     if (longest < 0.1 || longest > detail::seconds(detail::patience) / 2)
-      fail(asked, "3 ranks", message("ranks 0 and 2 waited for ", longest, " s, with a deadline of 0.1 s"));
+      fail(asked, "3 ranks", "ranks 0 and 2 waited for ", longest, " s, with a deadline of 0.1 s");
   }
 };
 

@@ -42,7 +42,6 @@
 #include <tessera/fsdp/testing/foreign_runs.hpp>
 #include <tessera/fsdp/testing/report.hpp>
 #include <tessera/fsdp/testing/results.hpp>
-#include <tessera/fsdp/testing/suite.hpp>
 
 namespace fsdp::testing {
 
@@ -124,7 +123,7 @@ void check_foreign_gradients() {
         const std::string& name = parameter.name;
         const bool trains = !matches_any(frozen, name) && !matches_any(run.frozen, name);
         if (found && unit.gathered && trains == (found->weights.at(name) == first->weights.at(name)))
-          good = fail(asked, run.in_words(), message(name, trains ? " is as it was" : " is frozen, and has changed"));
+          good = fail(asked, run.in_words(), name, trains ? " is as it was" : " is frozen, and has changed");
       }
     return good;
   };
@@ -208,13 +207,12 @@ void check_foreign_shares() {
       own = own && factor > 0 && factor < 0.999 * before && detail::is_multiple(first, factor, one);
       before = factor;
       if (!shared && !own)
-        return void(fail(asked, where,
-                         message("the loss of the first piece is ", in_words(first.losses.front()),
-                                 ", that of all pieces ", in_words(all.losses.front()), ", and that of a single piece ",
-                                 in_words(one.losses.front()), "; gradients do not follow the one or the other")));
+        return void(fail(asked, where, "the loss of the first piece is ", in_words(first.losses.front()),
+                         ", that of all pieces ", in_words(all.losses.front()), ", and that of a single piece ",
+                         in_words(one.losses.front()), "; gradients do not follow the one or the other"));
     }
   } catch (const std::exception& error) {
-    fail(foreign_ends_without_error, where, message("an error: ", error.what()));
+    fail(foreign_ends_without_error, where, "an error: ", error.what());
   }
 }
 

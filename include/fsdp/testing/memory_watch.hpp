@@ -148,10 +148,7 @@ class MemoryWatch {
       expect_inside(view, gradient_slots_, task.index, at_rest(group(task.index).summed_gradient()), false);
   }
 
-  template <class Buffer>
-  static Range at_rest(const Buffer& buffer) {
-    return range_of(buffer.data(), buffer.size());
-  }
+  static Range at_rest(const auto& buffer) { return range_of(buffer.data(), buffer.size()); }
   static std::string words(int index, std::string_view what) { return message(what, " of group ", index); }
   std::int64_t count(int index) { return static_cast<std::int64_t>(group(index).parameters().size()); }
 

@@ -93,8 +93,7 @@ class LoadedBatches {
 
   /// Whether batches of this type can have the load: they have the necessary members, they count the remaining targets,
   /// and the model accepts them.
-  template <class Model>
-  bool possible(const Model& model, std::int64_t sequence_length) const {
+  bool possible(const auto& model, std::int64_t sequence_length) const {
     for (const Batch& batch : batches_) {
       const std::int64_t counted = batch.counts().valid_targets;
       if (load_.targets == Counting::none ? counted != 0 : counted <= 0) return false;
@@ -183,8 +182,7 @@ struct LoadBytes {
 
 namespace detail {
 
-template <class Training, class Batches>
-void step_and_evaluate(Training& training, const Batches& batches) {
+void step_and_evaluate(auto& training, const auto& batches) {
   training.step(batches, {.lr = 1e-3});
   for (const auto& batch : batches) training.executor().evaluate(batch);
 }

@@ -61,8 +61,7 @@ struct ModelRunOptions {
 using ModelRunResult = RunResult;
 
 /// Saves weights and optimizer state of a train::Training without loss of precision. Collective.
-template <class Training>
-void save_training(Training& training, const std::filesystem::path& folder) {
+void save_training(auto& training, const std::filesystem::path& folder) {
   auto& module = training.module();
   const std::int64_t step = training.optimizer().steps();
   checkpoint::Save save(folder, step, 1, checkpoint::listing_of(module.model()),
@@ -80,8 +79,7 @@ void restore_training(Training& training, const std::filesystem::path& folder) {
 namespace detail {
 
 /// Copies this rank's pieces of weights and states into the unsharded tensors of the result.
-template <class Training>
-void collect(Training& training, RunResult& run) {
+void collect(auto& training, RunResult& run) {
   const auto& shards = training.module().shards();
   for (std::size_t index = 0; index < shards.size(); ++index) {
     const auto& piece = shards[index];
@@ -143,8 +141,7 @@ RunResult train_model(int ranks, const Task& task, const ModelRunOptions& option
 
 /// Sets weights to values in (-scale, scale), and weights of norms to values around 1, so that biases and norms have an
 /// effect.
-template <class Module>
-void spread_weights(Module& module, double scale) {
+void spread_weights(auto& module, double scale) {
   for (const auto& piece : module.shards()) {
     const bool ones = piece.parameter->initial == nn::Initial::ones;
     for (std::int64_t i = 0; i < piece.main.numel(); ++i) {
@@ -164,8 +161,7 @@ struct MovedElement {
   std::int64_t index = 0;  ///< index in the unsharded parameter
 
   /// Returns this rank's copy of the element, or nullptr.
-  template <class Module>
-  float* in(Module& module) const {
+  float* in(auto& module) const {
     for (const auto& piece : module.shards())
       if (hashed(hash_seed, std::string_view(piece.parameter->name)) == name && index >= piece.begin &&
           index < piece.begin + piece.main.numel())
@@ -175,8 +171,7 @@ struct MovedElement {
 };
 
 /// Returns the element of a piece that has the largest gradient.
-template <class Piece>
-MovedElement steepest(const Piece& piece) {
+MovedElement steepest(const auto& piece) {
   const float* const all = piece.gradient.data();
   const auto largest =
       std::max_element(all, all + piece.main.numel(), [](float a, float b) { return std::abs(a) < std::abs(b); });
@@ -223,9 +218,9 @@ void check_model_gradients(std::string_view where, int ranks, const ModelTask<Mo
         if (!mine) continue;
         const double expected = (above - below) / (2 * static_cast<double>(h));
         if (!(std::abs(gradient - expected) <= 1e-2 * std::abs(expected) + 5e-3))
-          fail(asked, message(where, ", rank ", communicator.rank()),
-               message("the largest gradient of ", module.shards()[p].parameter->name, " is ", in_words(gradient),
-                       "; moving that weight says ", in_words(expected)));
+          fail(asked, message(where, ", rank ", communicator.rank()), "the largest gradient of ",
+               module.shards()[p].parameter->name, " is ", in_words(gradient), "; moving that weight says ",
+               in_words(expected));
       }
   });
 }

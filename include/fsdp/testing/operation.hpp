@@ -27,7 +27,6 @@
 #include <tessera/fsdp/core/has_member.hpp>
 #include <tessera/fsdp/testing/operation_cases.hpp>
 #include <tessera/fsdp/testing/report.hpp>
-#include <tessera/fsdp/testing/suite.hpp>
 
 namespace fsdp::testing {
 namespace detail {
@@ -81,22 +80,20 @@ inline bool expect_same_outputs(std::string_view asked, std::string_view where, 
     const Numbers a = found.tensors()[i].values(), b = expected.tensors()[i].values();
     std::size_t first = 0;
     while (first < a.size() && same_bits(a[first], b[first])) ++first;
-    return fail(asked, where,
-                message(found.tensors()[i].words, ": element ", first, " is ", in_words(a[first]), " and ",
-                        in_words(b[first])));
+    return fail(asked, where, found.tensors()[i].words, ": element ", first, " is ", in_words(a[first]), " and ",
+                in_words(b[first]));
   }
   return true;
 }
 
 /// Calls expect(case) for every case until one fails. An error of a case is a failure.
-template <class Expect>
-void each_case(std::string_view asked, const std::vector<OperationCase>& cases, Expect expect) {
+void each_case(std::string_view asked, const std::vector<OperationCase>& cases, auto expect) {
   if (cases.empty()) fail(asked, "cases()", "there is none");
   for (const OperationCase& one : cases) {
     try {
       if (!expect(one)) return;
     } catch (const std::exception& error) {
-      return void(fail(asked, one.words, message("an error: ", error.what())));
+      return void(fail(asked, one.words, "an error: ", error.what()));
     }
   }
 }
@@ -117,24 +114,21 @@ inline void check_operation_values(const std::vector<OperationCase>& cases) {
       for (const OperationTensor& tensor : run.tensors()) {
         if (!tensor.written) continue;
         if (output == expected.size())
-          return fail(asked, where, message("the reference gives ", output, " tensors, and more are written"));
+          return fail(asked, where, "the reference gives ", output, " tensors, and more are written");
         const Numbers& wanted = expected[output++];
         const Numbers found = tensor.values();
         if (found.size() != wanted.size())
-          return fail(asked, where,
-                      message(tensor.words, " has ", found.size(), " elements, of the reference ", wanted.size()));
+          return fail(asked, where, tensor.words, " has ", found.size(), " elements, of the reference ", wanted.size());
         double largest = 1e-30;
         for (const double value : wanted) largest = std::max(largest, std::abs(value));
         const double bound = one.bound * tensor.bound * largest;
         for (std::size_t i = 0; i < wanted.size(); ++i)
           if (!(std::abs(found[i] - wanted[i]) <= bound))
-            return fail(asked, where,
-                        message(tensor.words, ": element ", i, " is ", in_words(found[i]), " instead of ",
-                                in_words(wanted[i]), ", further away than ", bound));
+            return fail(asked, where, tensor.words, ": element ", i, " is ", in_words(found[i]), " instead of ",
+                        in_words(wanted[i]), ", further away than ", bound);
       }
       if (output != expected.size())
-        return fail(asked, where,
-                    message("the reference gives ", expected.size(), " tensors, and ", output, " are written"));
+        return fail(asked, where, "the reference gives ", expected.size(), " tensors, and ", output, " are written");
     }
     return true;
   });
@@ -148,13 +142,13 @@ inline void check_operation_writes(const std::vector<OperationCase>& cases) {
     for (const int threads : detail::team_sizes) {
       const detail::OperationRun run(one, threads);
       const std::string where = message(detail::words_of(one, run.operation()), ", ", detail::words_of_team(threads));
-      if (!run.scratch_touched.empty()) return fail(asked, where, message("scratch: ", run.scratch_touched));
+      if (!run.scratch_touched.empty()) return fail(asked, where, "scratch: ", run.scratch_touched);
       for (std::size_t i = 0; i < run.tensors().size(); ++i) {
         const OperationTensor& tensor = run.tensors()[i];
         if (const std::string touched = tensor.touched(); !touched.empty())
-          return fail(asked, where, message(tensor.words, ": ", touched));
+          return fail(asked, where, tensor.words, ": ", touched);
         if (!tensor.written && tensor.content() != run.content_before[i])
-          return fail(asked, where, message(tensor.words, " has changed"));
+          return fail(asked, where, tensor.words, " has changed");
       }
     }
     return true;
@@ -204,11 +198,10 @@ inline void check_operation_lists(const std::vector<OperationCase>& cases) {
         listed = listed || each.data == tensor.data;
         written = written || (each.data == tensor.data && each.written);
       }
-      if (!listed) return fail(asked, where, message(tensor.words, " is not listed"));
+      if (!listed) return fail(asked, where, tensor.words, " is not listed");
       if (written != tensor.written)
-        return fail(
-            asked, where,
-            message(tensor.words, written ? " is listed as written" : " is listed as read alone, a Tensor<const T>"));
+        return fail(asked, where, tensor.words,
+                    written ? " is listed as written" : " is listed as read alone, a Tensor<const T>");
     }
     return true;
   });
@@ -260,8 +253,8 @@ inline void check_operation_on_queues(const std::vector<OperationCase>& cases) {
     stream.synchronize();
     for (std::size_t i = 0; i < memory.tensors().size(); ++i)
       if (memory.tensors()[i].content() != at_once.tensors()[i].content())
-        return fail(asked, detail::words_of(one, at_once.operation()),
-                    message(memory.tensors()[i].words, " holds other values"));
+        return fail(asked, detail::words_of(one, at_once.operation()), memory.tensors()[i].words,
+                    " holds other values");
     return true;
   });
 }
@@ -283,7 +276,7 @@ inline void check_operation_refuses(const std::vector<OperationCase>& refused) {
     } catch (const LogicError&) {
     } catch (const InputError&) {
     } catch (const std::exception& error) {
-      return void(fail(asked, where, message("an error of another type, which says \"", error.what(), "\"")));
+      return void(fail(asked, where, "an error of another type, which says \"", error.what(), "\""));
     }
     if (stream.counters.matmul_flops + stream.counters.elementwise_bytes > 0)
       return void(fail(asked, where, "its cost was counted"));

@@ -21,7 +21,6 @@
 #include <tessera/fsdp/device/meta.hpp>
 #include <tessera/fsdp/device/operation.hpp>
 #include <tessera/fsdp/testing/guarded.hpp>
-#include <tessera/fsdp/testing/numbers.hpp>
 #include <tessera/fsdp/testing/queued/queued_cpu.hpp>
 
 namespace fsdp::testing {

@@ -27,7 +27,6 @@
 #include <tessera/fsdp/testing/optimizer_updates.hpp>
 #include <tessera/fsdp/testing/report.hpp>
 #include <tessera/fsdp/testing/results.hpp>
-#include <tessera/fsdp/testing/suite.hpp>
 
 namespace fsdp::testing {
 namespace detail {
@@ -77,15 +76,14 @@ inline void check_optimizer_learns(const AnyOptimizer& optimizer, double lr = 1e
   const auto found = result_of(learns, where, [&] { return train_with(optimizer, {.how = {.ranks = 3}, .lr = lr}); });
   if (!found) return;
   if (!(found->losses.back() < found->losses.front()))
-    return void(fail(learns, where,
-                     message("losses from ", in_words(found->losses.front()), " to ", in_words(found->losses.back()))));
+    return void(
+        fail(learns, where, "losses from ", in_words(found->losses.front()), " to ", in_words(found->losses.back())));
   const OptimizerRun alone{.how = {.ranks = 1, .micro_batches = 3}, .lr = lr, .as_ranks = true};
   const auto expected = result_of(follows, where, [&] { return train_with(optimizer, alone); });
   for (std::size_t step = 0; expected && step < expected->losses.size(); ++step)
     if (!(std::abs(found->losses[step] - expected->losses[step]) <= 1e-3 * std::abs(expected->losses[step])))
-      return void(fail(follows, where,
-                       message("the loss of step ", step, " is ", in_words(found->losses[step]), " instead of ",
-                               in_words(expected->losses[step]))));
+      return void(fail(follows, where, "the loss of step ", step, " is ", in_words(found->losses[step]), " instead of ",
+                       in_words(expected->losses[step])));
 }
 
 /// Checks that checkpoints contain the optimizer's full state.
@@ -121,8 +119,7 @@ template <class Tested>
 class OptimizerSuite : public ::testing::Test {
  protected:
   /// Calls check(optimizer) for each of the optimizers.
-  template <class Check>
-  static void each(Check check) {
+  static void each(auto check) {
     for (const auto& optimizer : detail::optimizers_of<Tested>()) {
       static_assert(optim::check_optimizer<std::remove_cvref_t<decltype(optimizer)>>());
       const ::testing::ScopedTrace trace(__FILE__, __LINE__, std::string(optimizer.name()));

@@ -82,8 +82,7 @@ class OptimizerPiece {
     if constexpr (has_model) model_.set([](std::int64_t) { return Compute(55.0f); });
   }
 
-  template <class O, class Stream>
-  void step(const O& optimizer, Stream& stream, const device::StepDecision& decision) {
+  void step(const auto& optimizer, auto& stream, const device::StepDecision& decision) {
     std::vector<Tensor<float>> states;
     for (auto& state : states_) states.push_back(state.view());
     Tensor<Compute> model;
@@ -114,7 +113,7 @@ class OptimizerPiece {
     bool good = true;
     const auto expect = [&](std::string_view which, const auto& memory) {
       const std::string touched = memory.touched();
-      if (!touched.empty()) good = fail(asked, where, message(which, ": ", touched));
+      if (!touched.empty()) good = fail(asked, where, which, ": ", touched);
     };
     expect("main", main_);
     for (const auto& state : states_) expect("a state", state);
@@ -194,7 +193,7 @@ void check_optimizer_names(const O& optimizer) {
       "an optimizer and its copies have one name, and the same different names for the states of a parameter, by which "
       "checkpoints hold them";
   if (std::string_view(optimizer.name()).empty() || optimizer.name() != copy.name())
-    return void(fail(asked, "name()", message("\"", optimizer.name(), "\", and of a copy \"", copy.name(), "\"")));
+    return void(fail(asked, "name()", "\"", optimizer.name(), "\", and of a copy \"", copy.name(), "\""));
   for (const Parameter& parameter : stepped_parameters()) {
     const auto list = [&](const O& from) {
       std::vector<std::string> names;
@@ -208,7 +207,7 @@ void check_optimizer_names(const O& optimizer) {
     if (names != list(copy) || names != list(optimizer)) return void(fail(asked, where, "they change: " + all));
     if (std::set<std::string>(names.begin(), names.end()).size() != names.size() ||
         std::ranges::count(names, std::string()) > 0)
-      return void(fail(asked, where, message("\"", all, "\"")));
+      return void(fail(asked, where, "\"", all, "\""));
   }
 }
 
@@ -235,7 +234,7 @@ void check_optimizer_steps(const O& optimizer) {
         for (const float value : piece.main())
           if (!std::isfinite(value))
             return void(fail("finite weights, states that began as zeros and finite gradients give finite weights",
-                             where, message("a weight is ", in_words(value))));
+                             where, "a weight is ", in_words(value)));
 
         const auto stepped = piece.values();
         constexpr std::string_view skipped = "a skipped step changes nothing but `model`, whatever its gradient is";
@@ -255,8 +254,7 @@ void check_optimizer_steps(const O& optimizer) {
 
 /// Checks that an update of pieces has the result of an update of the whole parameter, wherever it is cut, and that the
 /// update of a whole tensor does not depend on its place in memory.
-template <class O>
-void check_optimizer_cuts(const O& optimizer) {
+void check_optimizer_cuts(const auto& optimizer) {
   const bool cuts = optimizer.grain() == optim::Grain::elements;
   const std::string_view asked =
       cuts ? "with Grain::elements every element is stepped alone: pieces of a parameter, and any number of threads, "
@@ -287,8 +285,7 @@ void check_optimizer_cuts(const O& optimizer) {
 }
 
 /// Checks that the decision's gradient scale is applied.
-template <class O>
-void check_optimizer_scale(const O& optimizer) {
+void check_optimizer_scale(const auto& optimizer) {
   constexpr std::string_view asked =
       "the gradient of a step is `gradient` times `decision.gradient_scale`: four times the gradient and a quarter of "
       "the scale give the same bits";
@@ -329,8 +326,7 @@ inline bool expect_counts(std::string_view asked, std::string_view where, const 
 }  // namespace detail
 
 /// Checks that dry runs count the same costs as the CPU.
-template <class O>
-void check_optimizer_counts(const O& optimizer) {
+void check_optimizer_counts(const auto& optimizer) {
   using device::Cpu;
   using device::Meta;
   const auto check = [&]<class Compute>(Compute, const Parameter& parameter) {

@@ -49,8 +49,7 @@ constexpr double lr_of() {
 inline constexpr std::string_view ended_with_error = "training ended with an error: ";
 
 /// Returns run(). If it throws, the failure's message begins with `ended`, and nullopt is returned.
-template <class Run>
-std::optional<RunResult> result_of(std::string_view asked, std::string_view where, Run run,
+std::optional<RunResult> result_of(std::string_view asked, std::string_view where, auto run,
                                    std::string_view ended = ended_with_error) {
   std::optional<RunResult> result;
   report_errors(
@@ -59,16 +58,14 @@ std::optional<RunResult> result_of(std::string_view asked, std::string_view wher
 }
 
 /// Calls expect(name, found values, expected values) for every tensor, until one fails.
-template <class Expect>
 bool expect_tensors(std::string_view asked, std::string_view where, const TensorsByName& found,
-                    const TensorsByName& expected, Expect expect) {
+                    const TensorsByName& expected, auto expect) {
   for (const auto& [name, values] : expected) {
     const auto at = found.find(name);
-    if (at == found.end()) return fail(asked, where, message("no rank holds ", name));
+    if (at == found.end()) return fail(asked, where, "no rank holds ", name);
     if (!expect(name, at->second, values)) return false;
   }
-  return found.size() == expected.size() ||
-         fail(asked, where, message(found.size(), " tensors instead of ", expected.size()));
+  return found.size() == expected.size() || fail(asked, where, found.size(), " tensors instead of ", expected.size());
 }
 
 /// Checks that losses, weights and states are bit-identical.
@@ -94,8 +91,7 @@ inline bool expect_near_run(std::string_view asked, std::string_view where, cons
 
 /// Checks that a run of three steps, resumed from its checkpoint for three more, has the result of a run of six steps.
 /// train(steps, folder to save to, folder to resume from) trains; either path may be empty.
-template <class Train>
-void check_resumes(std::string_view asked, std::string_view where, Train train) {
+void check_resumes(std::string_view asked, std::string_view where, auto train) {
   const TemporaryFolder folder;
   RunResult whole, resumed;
   const bool ended = report_errors(

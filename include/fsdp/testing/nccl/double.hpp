@@ -304,8 +304,7 @@ class DoubledNccl : public comm::Nccl<QueuedCpu> {
   DoubledNccl split(int color) { return DoubledNccl(Base::split(color)); }
 
   /// Starts the ranks and calls f(communicator) on each. Returns f's status.
-  template <class F>
-  static int run(int ranks, const comm::Options& options, F f) {
+  static int run(int ranks, const comm::Options& options, auto f) {
     using Double = NcclDouble<QueuedCpu>;
     Double::problems.clear();
     Double::groups.clear();
