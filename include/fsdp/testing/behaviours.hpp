@@ -13,6 +13,7 @@
 #include <array>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -29,9 +30,9 @@ namespace fsdp::testing {
 template <class C>
 using NarrowWire = std::conditional_t<comm::supports_wire<C, bf16>, bf16, float>;
 
-/// Calls check(Wire{}) with float, and with bf16 if communicator C can reduce with it.
-template <class C, class Check>
-void each_wire(Check check) {
+/// Calls check(Wire{}) with float, and with bf16 if the communicator can reduce with it.
+template <class C>
+void each_wire(C&, auto check) {
   check(float{});
   if constexpr (comm::supports_wire<C, bf16>) check(bf16{});
 }
@@ -61,6 +62,8 @@ struct SumCall {
   Write write = Write::overwrite;
   comm::SumOrder order = comm::SumOrder::any;
   comm::Contributions contributions = comm::Contributions::kept;
+
+  bool adds() const { return write == Write::accumulate; }
 };
 
 /// Sums value(rank, index) over the ranks by reduce_scatter into `local`, which initially contains there(index). The
@@ -70,14 +73,13 @@ template <class Wire, class C, class Value, class There>
 Floats check_sums(const char* asked, C& c, std::string_view which, const Counts& counts, const SumCall& call,
                   Value value, There there) {
   const std::int64_t begin = begin_of(counts, c.rank()), end = begin + count_of(counts, c.rank());
-  const bool adds = call.write == Write::accumulate;
   Floats full(total_of(counts)), local(static_cast<std::size_t>(end - begin)), expected(local.size());
   for (std::size_t i = 0; i < full.size(); ++i) full[i] = value(c.rank(), static_cast<std::int64_t>(i));
   for (std::int64_t i = begin; i < end; ++i) {
     const auto sent = [&](int rank) { return static_cast<float>(Wire(value(rank, i))); };
     local[static_cast<std::size_t>(i - begin)] = there(i);
     float& sum = expected[static_cast<std::size_t>(i - begin)];
-    sum = adds ? there(i) + sent(0) : sent(0);
+    sum = call.adds() ? there(i) + sent(0) : sent(0);
     for (int rank = 1; rank < c.size(); ++rank) sum += sent(rank);
   }
 
@@ -110,12 +112,16 @@ void check_wait(const char* asked, auto& c, int round, auto start, std::string_v
   comm::barrier(c);  // memory is freed only after all ranks have read it, even if `wait` is wrong
 }
 
-/// Checks that `call` throws a CollectiveError whose text contains all of `parts`.
-void expect_disagreement(const char* asked, auto& c, std::string_view which, auto call,
-                         const std::vector<std::string>& parts) {
+/// Checks that `call` throws a CollectiveError whose text contains all of `parts`. Returns the text, or "" if it does
+/// not throw. Calls ended() before it inspects the text.
+std::string expect_collective_error(
+    const char* asked, auto& c, std::string_view which, auto call, const std::vector<std::string>& parts,
+    const std::function<void()>& ended = [] {}) {
   const std::string text = expect_error<comm::CollectiveError>(asked, c, which, call);
+  ended();
   for (const std::string& part : parts)
     if (!text.empty()) expect_part(asked, message(Where(c).words, ", ", which), text, part);
+  return text;
 }
 
 struct GathersUnevenAndEmptyPieces {
@@ -158,8 +164,7 @@ struct MovesManySegmentsAsOneCollective {
   static void check(auto& c) {
     constexpr int number = 20;
     std::vector<Counts> counts;
-    std::vector<Floats> full;
-    std::vector<Floats> local;
+    std::vector<Floats> full, local;
     std::vector<comm::Segment<float>> segments;
     for (int i = 0; i < number; ++i) {
       counts.push_back(i == 7 ? equal_counts(c.size(), 0) : uneven_counts(c.size(), i));
@@ -190,20 +195,19 @@ struct SumsInRankOrderToTheBit {
   static constexpr const char* asked =
       "reduce_scatter<Wire> rounds every contribution to Wire once and adds them in float in the order of ranks, "
       "((rank 0 + rank 1) + rank 2) + ..., so that results have the same bits over every communicator";
-  template <class Wire, class C>
-  static void check_wire(C& c, Write write) {
+  template <class Wire>
+  static void check_wire(auto& c, Write write) {
     // Unless an order is requested, NCCL sums the contributions before it adds them to the destination.
-    const comm::SumOrder order = write == Write::accumulate ? comm::SumOrder::ranks : comm::SumOrder::any;
+    const SumCall call{.write = write,
+                       .order = write == Write::accumulate ? comm::SumOrder::ranks : comm::SumOrder::any};
     check_sums<Wire>(asked, c,
                      message("the sum in `local`, wire ", name_of(dtype_of<Wire>()),
-                             write == Write::accumulate ? ", added to the 0.1 that was there" : ", which overwrites"),
-                     uneven_counts(c.size(), 5000), {.write = write, .order = order}, contribution,
-                     [](auto) { return 0.1f; });
+                             call.adds() ? ", added to the 0.1 that was there" : ", which overwrites"),
+                     uneven_counts(c.size(), 5000), call, contribution, [](auto) { return 0.1f; });
   }
-  template <class C>
-  static void check(C& c) {
+  static void check(auto& c) {
     for (const Write write : {Write::overwrite, Write::accumulate})
-      each_wire<C>([&]<class Wire>(Wire) { check_wire<Wire>(c, write); });
+      each_wire(c, [&]<class Wire>(Wire) { check_wire<Wire>(c, write); });
   }
 };
 
@@ -217,16 +221,15 @@ struct SumsInRankOrderWhereAsked {
     constexpr std::array turns{1e8f, 1.0f, -1e8f};
     return turns[static_cast<std::size_t>((rank + index) % 3)];
   }
-  template <class C>
-  static void check(C& c) {
+  static void check(auto& c) {
     for (const Write write : {Write::overwrite, Write::accumulate})
       for (const Counts& counts : {uneven_counts(c.size(), 40), equal_counts(c.size(), 33)})
-        each_wire<C>([&]<class Wire>(Wire) {
-          check_sums<Wire>(
-              asked, c,
-              message("the sum of 1e8, 1 and -1e8 in turns in `local`, wire ", name_of(dtype_of<Wire>()),
-                      write == Write::accumulate ? ", added to the 3 that was there" : ", which overwrites"),
-              counts, {.write = write, .order = comm::SumOrder::ranks}, value, [](auto) { return 3.0f; });
+        each_wire(c, [&]<class Wire>(Wire) {
+          const SumCall call{.write = write, .order = comm::SumOrder::ranks};
+          check_sums<Wire>(asked, c,
+                           message("the sum of 1e8, 1 and -1e8 in turns in `local`, wire ", name_of(dtype_of<Wire>()),
+                                   call.adds() ? ", added to the 3 that was there" : ", which overwrites"),
+                           counts, call, value, [](auto) { return 3.0f; });
         });
   }
 };
@@ -238,9 +241,8 @@ struct AddsRankByRankToWhatIsThere {
   /// A power of two, which bf16 represents exactly. One contribution is half a unit in its last place: added alone, it
   /// is rounded away; added together with another one, it is not.
   static float there(std::int64_t index) { return static_cast<float>(1 << index % 5); }
-  template <class C>
-  static void check(C& c) {
-    each_wire<C>([&]<class Wire>(Wire) {
+  static void check(auto& c) {
+    each_wire(c, [&]<class Wire>(Wire) {
       check_sums<Wire>(
           asked, c,
           message("the sum in `local`, wire ", name_of(dtype_of<Wire>()),
@@ -275,14 +277,14 @@ struct SumsSpentContributions {
   static constexpr const char* asked =
       "reduce_scatter of spent contributions makes the same sums, and may use this rank's place of `full` but no other";
   static void check_counts(auto& c, const Counts& counts, Write write, comm::SumOrder order) {
+    const SumCall call{.write = write, .order = order, .contributions = comm::Contributions::spent};
     // Sums of small integers are exact in any order.
-    const auto value = order == comm::SumOrder::any
+    const auto value = call.order == comm::SumOrder::any
                            ? [](int rank, std::int64_t) { return static_cast<float>(rank + 1); }
                            : contribution;
-    const std::string what = write == Write::accumulate ? "added to 0.5" : "which overwrites";
-    const Floats full = check_sums<float>(asked, c, message("the sum in `local`, ", what), counts,
-                                          {.write = write, .order = order, .contributions = comm::Contributions::spent},
-                                          value, [](auto) { return 0.5f; });
+    const std::string what = call.adds() ? "added to 0.5" : "which overwrites";
+    const Floats full = check_sums<float>(asked, c, message("the sum in `local`, ", what), counts, call, value,
+                                          [](auto) { return 0.5f; });
     const std::int64_t begin = begin_of(counts, c.rank());
     Floats kept(full.size());
     for (std::size_t i = 0; i < kept.size(); ++i) kept[i] = value(c.rank(), static_cast<std::int64_t>(i));
@@ -301,28 +303,24 @@ struct SumsSpentContributions {
 struct AllReduceGivesTheBitsOfReduceScatter {
   static constexpr const char* asked =
       "all_reduce<Wire> leaves on every rank, in all of `full`, the sums that reduce_scatter<Wire> makes, to the bit";
-  template <class Wire, class C>
-  static void check_wire(C& c) {
-    const Counts counts = uneven_counts(c.size(), 2000);
-    const Counts more_counts = equal_counts(c.size(), 17);
-    Floats full = contributions(c.rank(), total_of(counts));
-    Floats more = contributions(c.rank(), total_of(more_counts));
+  template <class Wire>
+  static void check_wire(auto& c) {
+    const Counts counts = uneven_counts(c.size(), 2000), more_counts = equal_counts(c.size(), 17);
+    Floats full = contributions(c.rank(), total_of(counts)), more = contributions(c.rank(), total_of(more_counts));
 
     comm::all_reduce<Wire>(
         c, std::vector<comm::Segment<float>>{{full.data() + begin_of(counts, c.rank()), full.data(), counts},
                                              {more.data() + 17 * c.rank(), more.data(), more_counts}})
         .wait();
 
-    const auto sums = [&](const Floats& of) {
-      return sums_of_contributions<Wire>(c.size(), 0, static_cast<std::int64_t>(of.size()));
-    };
     const std::string wire = message(", wire ", name_of(dtype_of<Wire>()));
-    expect_values(asked, c, "`full` of a segment with uneven pieces" + wire, full, sums(full));
-    expect_values(asked, c, "`full` of a segment with equal pieces" + wire, more, sums(more));
+    expect_values(asked, c, "`full` of a segment with uneven pieces" + wire, full,
+                  sums_of_contributions<Wire>(c.size(), 0, std::ssize(full)));
+    expect_values(asked, c, "`full` of a segment with equal pieces" + wire, more,
+                  sums_of_contributions<Wire>(c.size(), 0, std::ssize(more)));
   }
-  template <class C>
-  static void check(C& c) {
-    each_wire<C>([&]<class Wire>(Wire) { check_wire<Wire>(c); });
+  static void check(auto& c) {
+    each_wire(c, [&]<class Wire>(Wire) { check_wire<Wire>(c); });
   }
 };
 
@@ -337,7 +335,6 @@ struct SumsMoreThanItsScratchHolds {
   }
 };
 
-/// Lets ranks start and wait at different times.
 struct WaitsForResultsAndForPeersThatStillRead {
   static constexpr const char* asked =
       "wait() of a request returns when the results of this rank are in place and no other rank reads its memory any "

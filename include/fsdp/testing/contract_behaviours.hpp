@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <numeric>
 #include <span>
 #include <string>
 #include <string_view>
@@ -115,8 +116,8 @@ struct GathersBytes {
     const int mine = 1000 + c.rank();
     std::vector<int> all(static_cast<std::size_t>(c.size()));
     comm::gather_bytes(c, std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)));
-    std::vector<int> expected;
-    for (int rank = 0; rank < c.size(); ++rank) expected.push_back(1000 + rank);
+    std::vector<int> expected(all.size());
+    std::iota(expected.begin(), expected.end(), 1000);
     expect_values(asked, c, "the integers 1000 + rank", all, expected);
     comm::barrier(c);
   }
@@ -164,12 +165,8 @@ struct RecordsWhatWasAskedFor {
     };
     const std::int64_t n = c.size();
     const Counts counts(static_cast<std::size_t>(n), 4);
-    Floats full(4 * static_cast<std::size_t>(n));
-    Floats local(4);
     // Each call has separate memory, since only the hosts order the calls.
-    Floats partial(4 * static_cast<std::size_t>(n));
-    Floats reduced(4);
-    Floats summed(4 * static_cast<std::size_t>(n));
+    Floats local(4), reduced(4), full(4 * counts.size()), partial(full), summed(full);
     const std::vector<comm::Segment<float>> segments{{local.data(), full.data(), counts},
                                                      {local.data(), full.data(), counts}};
     const std::vector<comm::Segment<float>> partials{{reduced.data(), partial.data(), counts},
@@ -231,18 +228,17 @@ struct ChecksFindRanksThatDisagree {
     const bool odd = c.rank() == c.size() - 1;
     const auto n = static_cast<std::size_t>(c.size());
     const Counts counts(n, 4);
-    Counts other_counts(n, 4);
+    Counts other_counts = counts;
     other_counts[0] = 3;
     other_counts[1] = 5;
-    Floats full(5 * n);
-    Floats local(5);
+    Floats full(5 * n), local(5);
     const auto usual = one_segment(local.data(), full.data(), counts);
     const auto other = one_segment(local.data(), full.data(), other_counts);
     const auto integers = one_segment(reinterpret_cast<std::int32_t*>(local.data()),
                                       reinterpret_cast<std::int32_t*>(full.data()), counts);
 
     const auto expect = [&](std::string_view which, auto call, const std::vector<std::string>& parts) {
-      expect_disagreement(asked, c, which, call, parts);
+      expect_collective_error(asked, c, which, call, parts);
     };
     expect("a barrier instead of an all_gather",
            [&] { odd ? comm::barrier(c) : comm::all_gather(c, usual, {.unit = 3}).wait(); },
@@ -280,10 +276,8 @@ struct RefusesBrokenArguments {
   static constexpr const char* asked = "a collective with arguments that cannot be right throws a LogicError at once";
   static void check(auto& c) {
     const auto n = static_cast<std::size_t>(c.size());
-    const Counts counts(n, 2);
-    const Counts too_many(n + 1, 2);
-    Floats full(2 * n);
-    Floats local(2);
+    const Counts counts(n, 2), too_many(n + 1, 2);
+    Floats full(2 * n), local(2);
     const auto expect = [&](std::string_view which, auto call) { expect_error<LogicError>(asked, c, which, call); };
     expect("all_gather with one count too many",
            [&] { comm::all_gather(c, one_segment(local.data(), full.data(), too_many)).wait(); });

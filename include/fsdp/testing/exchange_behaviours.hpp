@@ -164,7 +164,7 @@ struct ExchangesBesideOtherCollectives : OfExchanges<ExchangesBesideOtherCollect
     for (comm::Pending<C>& each : pending) each.wait();
 
     const auto pieces = gathered<float>(counts, contribution);
-    const auto sums = sums_of_contributions<float>(c.size(), 0, static_cast<std::int64_t>(pieces.size()));
+    const auto sums = sums_of_contributions<float>(c.size(), 0, std::ssize(pieces));
     for (std::size_t i = 0; i < rounds; ++i) {
       const std::string of = message(" of round ", i);
       expect_values(asked, c, "`receive` of the all_to_all" + of, exchanged[i].receive, exchanged[i].expected);
@@ -174,7 +174,6 @@ struct ExchangesBesideOtherCollectives : OfExchanges<ExchangesBesideOtherCollect
   }
 };
 
-/// Lets ranks start and wait at different times.
 struct KeepsExchangedMemoryUntilPeersHaveReadIt : OfExchanges<KeepsExchangedMemoryUntilPeersHaveReadIt> {
   static constexpr const char* asked =
       "wait() of an all_to_all returns when `receive` is in place and no other rank reads `send` any more, whichever "
@@ -212,7 +211,7 @@ struct ChecksFindExchangesThatDisagree : OfExchanges<ChecksFindExchangesThatDisa
     const bool odd = c.rank() == last;
     ExchangedValues<float> values(c.rank(), c.size(), 4);
     const auto expect = [&](std::string_view which, auto call, const std::vector<std::string>& parts) {
-      expect_disagreement(asked, c, which, call, parts);
+      expect_collective_error(asked, c, which, call, parts);
     };
     const Counts counts = equal_counts(c.size(), 4);
     Floats full(4 * counts.size()), local(4);

@@ -11,10 +11,10 @@
 #include <array>
 #include <atomic>
 #include <chrono>
-#include <functional>
 #include <string>
 #include <string_view>
 #include <thread>
+#include <type_traits>
 #include <vector>
 
 #include <tessera/comm/collectives.hpp>
@@ -38,18 +38,6 @@ inline double seconds(Clock::duration duration) { return std::chrono::duration<d
 void wait_until(auto holds) {
   for (const auto begin = Clock::now(); !holds() && Clock::now() - begin < patience;)
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
-}
-
-/// Checks that `call` throws a CollectiveError whose text contains all of `parts`. Returns the text, or "" if it does
-/// not throw. Calls ended() before it inspects the text.
-std::string expect_lost(
-    std::string_view asked, auto& c, std::string_view which, auto call, const std::vector<std::string>& parts,
-    const std::function<void()>& ended = [] {}) {
-  const std::string text = expect_error<comm::CollectiveError>(asked, c, which, call);
-  ended();
-  for (const std::string& part : parts)
-    if (!text.empty()) expect_part(asked, c, text, part);
-  return text;
 }
 
 /// Calls barrier(c) until it throws, but not longer than `patience`.
@@ -84,6 +72,29 @@ void run_past_deadline(int ranks, F f) {
   }
 }
 
+/// Calls call(c) on ranks 0 and 2 of 3, to which rank 1 does not come. Checks that both errors name it and `label`.
+/// Returns the longest time that a rank waited, in seconds. Does nothing for communicators that `call` does not take.
+template <class Ranks, class Call>
+double miss_rank_1(const char* asked, std::string_view which, const std::string& label, Call call) {
+  std::atomic<int> ended = 0;
+  std::array<double, 3> waited{};
+  run_past_deadline<Ranks>(3, [&]<class C>(C& c) {
+    if constexpr (std::is_invocable_v<Call, C&>) {
+      const auto all_ended = [&] { wait_until([&] { return ended == 2; }); };
+      if (c.rank() == 1) return all_ended();
+      const auto begin = Clock::now();
+      expect_collective_error(
+          asked, c, which, [&] { call(c); }, {"rank 1", label},
+          [&] {
+            waited[static_cast<std::size_t>(c.rank())] = seconds(Clock::now() - begin);
+            ++ended;
+            all_ended();  // so that no error identifies a rank that has ended
+          });
+    }
+  });
+  return std::max(waited[0], waited[2]);
+}
+
 }  // namespace detail
 
 struct ARankThatDoesNotComeIsNamedAtTheDeadline {
@@ -92,22 +103,9 @@ struct ARankThatDoesNotComeIsNamedAtTheDeadline {
       "that names the rank and the collective";
   template <class Ranks>
   static void check() {
-    std::atomic<int> ended = 0;
-    std::array<double, 3> waited{};  // in seconds, by rank
-    const auto all_ended = [&] { detail::wait_until([&] { return ended == 2; }); };
-    detail::run_past_deadline<Ranks>(3, [&](auto& c) {
-      if (c.rank() == 1) return all_ended();
-      const auto begin = detail::Clock::now();
-      detail::expect_lost(
-          asked, c, "a barrier to which rank 1 does not come", [&] { comm::barrier(c, {.what = "step", .unit = 4}); },
-          {"rank 1", "barrier of step, unit 4"},
-          [&] {
-            waited[static_cast<std::size_t>(c.rank())] = detail::seconds(detail::Clock::now() - begin);
-            ++ended;
-            all_ended();  // so that no error identifies a rank that has ended
-          });
-    });
-    const double longest = std::max(waited[0], waited[2]);
+    const double longest =
+        detail::miss_rank_1<Ranks>(asked, "a barrier to which rank 1 does not come", "barrier of step, unit 4",
+                                   [](auto& c) { comm::barrier(c, {.what = "step", .unit = 4}); });
     if (longest < 0.1 || longest > detail::seconds(detail::patience) / 2)
       fail(asked, "3 ranks", "ranks 0 and 2 waited for ", longest, " s, with a deadline of 0.1 s");
   }
@@ -124,7 +122,7 @@ struct AThrowingRankFreesTheOthers {
       comm::barrier(c);
       if (c.rank() == 2) throw InputError("no such file");
       const std::string text =
-          detail::expect_lost(asked, c, "a barrier after rank 2 has thrown", [&] { comm::barrier(c); }, {"rank 2"});
+          expect_collective_error(asked, c, "a barrier after rank 2 has thrown", [&] { comm::barrier(c); }, {"rank 2"});
       if (text.empty()) return;
       ++freed;
       throw comm::CollectiveError(text);
@@ -144,7 +142,7 @@ struct AFailureReachesCommunicatorsThatWereSplit {
     detail::run_to_failure<Ranks>(asked, 4, "ends alone", [&](auto& c) {
       auto part = comm::split(c, [](int rank) { return rank % 2; });
       if (c.rank() == 3) throw InputError("ends alone");
-      detail::expect_lost(
+      expect_collective_error(
           asked, c, "barriers of the ranks with the same rank % 2", [&] { detail::barriers(part); }, {"rank 3"},
           [&] {
             ++told;
@@ -164,7 +162,7 @@ struct ASplitCommunicatorNamesRanksOfTheWholeJob {
       auto odd = comm::split(c, [](int rank) { return rank % 2; });
       auto nested = comm::split(odd, [](int) { return 0; });
       if (c.rank() != 1) return detail::wait_until([&] { return over.load(); });
-      detail::expect_lost(
+      expect_collective_error(
           asked, c, "a barrier of ranks 1 and 3 of the job to which rank 3 does not come",
           [&] { comm::barrier(nested); }, {"rank 1, barrier", "for rank 3"}, [&] { over = true; });
     });
@@ -195,22 +193,11 @@ struct ARankMissingFromAnExchangeIsNamedAtTheDeadline {
       "that names the rank and the collective";
   template <class Ranks>
   static void check() {
-    std::atomic<int> ended = 0;
-    detail::run_past_deadline<Ranks>(3, [&]<class C>(C& c) {
-      if constexpr (comm::ExchangingCommunicator<C>) {
-        const auto all_ended = [&] { detail::wait_until([&] { return ended == 2; }); };
-        if (c.rank() == 1) return all_ended();
-        ExchangedValues<float> values(c.rank(), c.size(), 9);
-        detail::expect_lost(
-            asked, c, "an all_to_all to which rank 1 does not come",
-            [&] { comm::all_to_all(c, values.list(), {.what = "heads", .unit = 4}).wait(); },
-            {"rank 1", "all_to_all of heads, unit 4"},
-            [&] {
-              ++ended;
-              all_ended();  // so that no error identifies a rank that has ended
-            });
-      }
-    });
+    detail::miss_rank_1<Ranks>(asked, "an all_to_all to which rank 1 does not come", "all_to_all of heads, unit 4",
+                               [](comm::ExchangingCommunicator auto& c) {
+                                 ExchangedValues<float> values(c.rank(), c.size(), 9);
+                                 comm::all_to_all(c, values.list(), {.what = "heads", .unit = 4}).wait();
+                               });
   }
 };
 
@@ -226,9 +213,9 @@ struct ARankThatFailsDuringAnExchangeFreesTheOthers {
         ExchangedValues<float> values(c.rank(), c.size(), 1 << 16);
         auto pending = comm::all_to_all(c, values.list());
         if (c.rank() == 2) throw InputError("while pieces are in flight");
-        throw comm::CollectiveError(detail::expect_lost(asked, c,
-                                                        "an all_to_all in flight while rank 2 throws, and barriers",
-                                                        [&] { pending.wait(), detail::barriers(c); }, {"rank 2"}));
+        throw comm::CollectiveError(expect_collective_error(asked, c,
+                                                            "an all_to_all in flight while rank 2 throws, and barriers",
+                                                            [&] { pending.wait(), detail::barriers(c); }, {"rank 2"}));
       } else {
         throw InputError("while pieces are in flight");
       }

@@ -73,6 +73,7 @@ std::optional<RunResult> trained(std::string_view asked, int ranks, const auto& 
 }
 
 inline RunTimeAny fsdp2() { return {FullyShard<>{}}; }
+inline RunTimeAny replicated() { return {Replicated{}}; }
 inline RunTimeAny hybrid() { return {HybridShard<RunTimeSharded>{.group = 2, .inner = {FullyShard<>{}}}}; }
 
 }  // namespace detail
@@ -126,9 +127,9 @@ void check_model_strategies() {
   if (const auto first = detail::trained(equal, 2, task_of<Tested>(fsdp2), {})) {
     same(*first, task_of<Tested>(RunTimeAny{Zero3{}}));
     same(*first, task_of<Tested>(fsdp2, {}, {.recompute = true}));
-    follow(2, 8, *first, task_of<Tested>(RunTimeAny{Replicated{}}));
+    follow(2, 8, *first, task_of<Tested>(detail::replicated()));
     follow(2, 8, *first, task_of<Tested>(fsdp2, RunTimeTiling::tokens(5)));
-    follow(2, 8, *first, task_of<Tested>(RunTimeAny{Replicated{}}, RunTimeTiling::tiles(3)));
+    follow(2, 8, *first, task_of<Tested>(detail::replicated(), RunTimeTiling::tiles(3)));
     if constexpr (detail::has_tilings<Tested>())
       for (const RunTimeTiling& tiling : Tested::tilings())
         follow(2, 8, *first, task_of<Tested>(RunTimeAny{Zero3{}}, tiling));
@@ -136,7 +137,7 @@ void check_model_strategies() {
   if (const auto first = detail::trained(near, 4, task_of<Tested>(fsdp2), {.steps = 4})) {
     follow(4, 4, *first, task_of<Tested>(detail::hybrid()));
     follow(4, 4, *first, task_of<Tested>(detail::hybrid(), RunTimeTiling::tokens(5)));
-    follow(4, 4, *first, task_of<Tested>(RunTimeAny{Replicated{}}));
+    follow(4, 4, *first, task_of<Tested>(detail::replicated()));
   }
 }
 
@@ -158,7 +159,7 @@ void check_model_bytes() {
     const auto found = detail::trained(takes_planned_bytes, ranks, task, {.steps = 2, .noise = true});
     if (found) expect_planned_bytes(detail::words_of(ranks, task), *found);
   };
-  check(1, task_of<Tested>(RunTimeAny{Replicated{}}));
+  check(1, task_of<Tested>(detail::replicated()));
   check(3, task_of<Tested>(detail::fsdp2()));
   check(2, task_of<Tested>(detail::fsdp2(), tiling::RunTimeTiling::tokens(5), {.recompute = true}));
   check(4, task_of<Tested>(detail::hybrid()));
