@@ -53,14 +53,14 @@ namespace detail {
 template <class Loop, class Strategy>
 std::optional<RunResult> trained(const ForeignRun<Strategy>& run) {
   return result_of(
-      foreign_ends_without_error, run.in_words(), [&] { return run_foreign<Loop>(run); }, "an error: ");
+      foreign_ends_without_error, run, [&] { return run_foreign<Loop>(run); }, "an error: ");
 }
 
 /// Trains the loop and checks that the result is bit-identical to `expected`.
 template <class Loop, class Strategy>
 bool expect_foreign(std::string_view asked, const ForeignRun<Strategy>& run, const RunResult& expected) {
   const auto found = trained<Loop>(run);
-  return found && expect_same_run(asked, run.in_words(), *found, expected);
+  return found && expect_same_run(asked, run, *found, expected);
 }
 
 inline ForeignRun<RunTimeAny> foreign_fsdp2(int ranks, int micro_batches) {
@@ -81,7 +81,7 @@ void check_foreign_strategies() {
   };
   const auto expect_near = [&](const RunResult& expected, const auto& run) {
     const auto found = detail::trained<Loop>(run);
-    return found && expect_near_run(near, run.in_words(), *found, expected);
+    return found && expect_near_run(near, run, *found, expected);
   };
   const auto sharded = [](int ranks, int micro_batches, const RunTimeAny& strategy) {
     return ForeignRun<RunTimeAny>{.ranks = ranks, .micro_batches = micro_batches, .strategy = strategy};
@@ -123,7 +123,7 @@ void check_foreign_gradients() {
         const std::string& name = parameter.name;
         const bool trains = !matches_any(frozen, name) && !matches_any(run.frozen, name);
         if (found && unit.gathered && trains == (found->weights.at(name) == first->weights.at(name)))
-          good = fail(asked, run.in_words(), name, trains ? " is as it was" : " is frozen, and has changed");
+          good = fail(asked, run, name, trains ? " is as it was" : " is frozen, and has changed");
       }
     return good;
   };
@@ -220,7 +220,7 @@ void check_foreign_shares() {
 template <class Loop>
 void check_foreign_bytes() {
   const auto check = [](const auto& run) {
-    if (const auto found = detail::trained<Loop>(run)) expect_planned_bytes(run.in_words(), *found);
+    if (const auto found = detail::trained<Loop>(run)) expect_planned_bytes(run, *found);
   };
   check(detail::foreign_fsdp2(1, 2));
   check(detail::foreign_fsdp2(3, 1));

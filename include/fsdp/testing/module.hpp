@@ -151,16 +151,15 @@ void check_module_parameters() {
   detail::each_size<Tested>([&](const auto& sizes) {
     std::set<std::string> names;
     std::vector<nn::Parameter> parameters;
-    if (!report_errors(module_ends_without_error, sizes.in_words(),
+    if (!report_errors(module_ends_without_error, sizes,
                        [&] { parameters = detail::module_parameters<Tested>(sizes); }))
       throw Failed();
     for (const nn::Parameter& parameter : parameters) {
       const std::string name = parameter.name;
       if (!parameter.present() && parameter.shape == Shape{0}) continue;
-      if (name.empty()) stop(asked, sizes.in_words(), "a parameter without a name");
-      if (!names.insert(name).second) stop(asked, sizes.in_words(), "two are called ", name);
-      if (parameter.shape.numel() < 1)
-        stop(asked, sizes.in_words(), name, " has ", parameter.shape.numel(), " elements");
+      if (name.empty()) stop(asked, sizes, "a parameter without a name");
+      if (!names.insert(name).second) stop(asked, sizes, "two are called ", name);
+      if (parameter.shape.numel() < 1) stop(asked, sizes, name, " has ", parameter.shape.numel(), " elements");
     }
   });
 }
@@ -180,7 +179,7 @@ void check_module_gradients() {
       for (const std::size_t i : detail::elements_to_move(gradient, sizes.tokens())) {
         const double expected = loss.derivative(elements[i]);
         if (!(std::abs(gradient[i] - expected) <= 1e-2 * (std::abs(expected) + size) + loss.noise()))
-          stop(asked, how.in_words(), "the gradient of ", name, "[", i, "] is ", in_words(gradient[i]),
+          stop(asked, how, "the gradient of ", name, "[", i, "] is ", in_words(gradient[i]),
                "; moving that number says ", in_words(expected));
       }
     };
@@ -261,11 +260,11 @@ void check_module_costs() {
               {"FLOPs of attention", counters.attention_flops},
               {"bytes read and written by the rest", counters.elementwise_bytes}};
         };
-        const bool ended = report_errors(module_ends_without_error, how.in_words(), [&] {
+        const bool ended = report_errors(module_ends_without_error, how, [&] {
           const auto planned = costs_on(device::Meta{}), taken = costs_on(device::Cpu{});
           for (std::size_t i = 0; i < taken.size(); ++i)
             if (const auto& [what, bytes] = taken[i]; bytes != planned[i].second)
-              stop(asked, how.in_words(), what, ": ", planned[i].second, " planned, ", bytes, " taken");
+              stop(asked, how, what, ": ", planned[i].second, " planned, ", bytes, " taken");
         });
         if (!ended) throw Failed();
       }

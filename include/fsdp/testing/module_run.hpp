@@ -407,7 +407,7 @@ ModuleOutcome outcome_of(Run& run, std::string_view where, const std::vector<std
 inline constexpr std::string_view module_ends_without_error = "a module runs at every size without an error";
 
 /// Returns run(good). Throws Failed if `run` sets `good` to false, or if it throws an error, which is a failure too.
-ModuleOutcome outcome_or_stop(const std::string& where, auto run) {
+ModuleOutcome outcome_or_stop(const Where& where, auto run) {
   ModuleOutcome outcome;
   bool good = true;
   const bool ended = report_errors(module_ends_without_error, where, [&] { outcome = run(good); });
@@ -418,7 +418,7 @@ ModuleOutcome outcome_or_stop(const std::string& where, auto run) {
 /// Constructs a module and runs it as configured. Throws Failed after a failure.
 template <class Tested, class Precision, class Tiling = tiling::RunTimeTiling>
 ModuleOutcome run_module(const ModuleCase<Tested, Tiling>& how, const std::vector<std::uint64_t>& seeds) {
-  return outcome_or_stop(how.in_words(), [&](bool& good) {
+  return outcome_or_stop(how, [&](bool& good) {
     ModuleRun<device::Cpu, Tested, Precision, Tiling> run(how);
     return outcome_of(run, how.in_words(), seeds, good);
   });

@@ -26,11 +26,13 @@
 
 namespace fsdp::testing {
 
-/// The case in which a requirement is checked: text, or a rank of a communicator.
+/// The case in which a requirement is checked: text, a rank of a communicator, or an object that describes itself.
 struct Where {
-  Where(const auto& given) {  // NOLINT(google-explicit-constructor): checks name their case by text or communicator
+  Where(const auto& given) {  // NOLINT(google-explicit-constructor): a check names its case by any of these
     if constexpr (requires { given.rank(); })
       words = message("rank ", given.rank(), " of ", given.size());
+    else if constexpr (requires { given.in_words(); })
+      words = given.in_words();
     else
       words = given;
   }

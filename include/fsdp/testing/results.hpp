@@ -49,7 +49,7 @@ constexpr double lr_of() {
 inline constexpr std::string_view ended_with_error = "training ended with an error: ";
 
 /// Returns run(). If it throws, the failure's message begins with `ended`, and nullopt is returned.
-std::optional<RunResult> result_of(std::string_view asked, std::string_view where, auto run,
+std::optional<RunResult> result_of(std::string_view asked, const Where& where, auto run,
                                    std::string_view ended = ended_with_error) {
   std::optional<RunResult> result;
   report_errors(
@@ -58,7 +58,7 @@ std::optional<RunResult> result_of(std::string_view asked, std::string_view wher
 }
 
 /// Calls expect(name, found values, expected values) for every tensor, until one fails.
-bool expect_tensors(std::string_view asked, std::string_view where, const TensorsByName& found,
+bool expect_tensors(std::string_view asked, const Where& where, const TensorsByName& found,
                     const TensorsByName& expected, auto expect) {
   for (const auto& [name, values] : expected) {
     const auto at = found.find(name);
@@ -69,7 +69,7 @@ bool expect_tensors(std::string_view asked, std::string_view where, const Tensor
 }
 
 /// Checks that losses, weights and states are bit-identical.
-inline bool expect_same_run(std::string_view asked, std::string_view where, const RunResult& found,
+inline bool expect_same_run(std::string_view asked, const Where& where, const RunResult& found,
                             const RunResult& expected) {
   const auto same = [&](const std::string& name, const auto& a, const auto& b) {
     return expect_values(asked, where, name, a, b);
@@ -80,7 +80,7 @@ inline bool expect_same_run(std::string_view asked, std::string_view where, cons
 }
 
 /// Checks that losses agree within 1e-5 of the first loss, and weights within 1e-5 of a tensor's largest weight.
-inline bool expect_near_run(std::string_view asked, std::string_view where, const RunResult& found,
+inline bool expect_near_run(std::string_view asked, const Where& where, const RunResult& found,
                             const RunResult& expected) {
   return expect_losses_near(asked, where, found.losses, expected.losses) &&
          expect_tensors(asked, where, found.weights, expected.weights,
@@ -91,7 +91,7 @@ inline bool expect_near_run(std::string_view asked, std::string_view where, cons
 
 /// Checks that a run of three steps, resumed from its checkpoint for three more, has the result of a run of six steps.
 /// train(steps, folder to save to, folder to resume from) trains; either path may be empty.
-void check_resumes(std::string_view asked, std::string_view where, auto train) {
+void check_resumes(std::string_view asked, const Where& where, auto train) {
   const TemporaryFolder folder;
   RunResult whole, resumed;
   const bool ended = report_errors(
@@ -111,9 +111,9 @@ inline constexpr std::string_view takes_planned_bytes =
     "every rank takes as many bytes of every kind as its dry run planned";
 
 /// Fails for every kind of memory whose bytes differ from the plan.
-inline bool expect_planned_bytes(std::string_view where, std::size_t rank, const device::BytesByKind& taken,
+inline bool expect_planned_bytes(const Where& where, std::size_t rank, const device::BytesByKind& taken,
                                  const device::BytesByKind& planned) {
-  const std::string rank_there = message(where, ", rank ", rank);
+  const std::string rank_there = message(where.words, ", rank ", rank);
   bool same = true;
   for (std::size_t kind = 0; kind < planned.size(); ++kind)
     same = expect_value(takes_planned_bytes, rank_there, device::memory_kind_names[kind], taken[kind], planned[kind]) &&
@@ -122,7 +122,7 @@ inline bool expect_planned_bytes(std::string_view where, std::size_t rank, const
 }
 
 /// Checks the planned bytes of all ranks.
-inline bool expect_planned_bytes(std::string_view where, const RunResult& found) {
+inline bool expect_planned_bytes(const Where& where, const RunResult& found) {
   bool same = true;
   for (std::size_t rank = 0; rank < found.planned.size(); ++rank)
     same = expect_planned_bytes(where, rank, found.taken[rank], found.planned[rank]) && same;

@@ -76,7 +76,7 @@ void check_runs(std::string_view asked, const auto& strategy, auto expect) {
     ++tried;
     bool good = false;
     report_errors(
-        asked, how.in_words(), [&] { good = expect(how); }, ended_with_error);
+        asked, how, [&] { good = expect(how); }, ended_with_error);
     if (!good) return;
   }
   if (tried == 0) fail(asked, "1 to 4 ranks", "ranks_per_group() divides none of them");
@@ -159,7 +159,7 @@ void check_strategy_trains(const auto& strategy) {
     const std::string asked = message("losses and weights are those of Replicated on as many ranks, ",
                                       to_the_bit ? "to the bit" : "within 1e-5 of the largest");
     if (!(expected.losses.back() < expected.losses.front()))
-      return fail(asked, how.in_words(), "Replicated learns nothing, so that nothing is shown");
+      return fail(asked, how, "Replicated learns nothing, so that nothing is shown");
     return (to_the_bit ? expect_same_run : expect_near_run)(asked, how.in_words(), found, expected);
   });
 }
@@ -167,7 +167,7 @@ void check_strategy_trains(const auto& strategy) {
 /// Checks that every rank uses the planned bytes.
 void check_strategy_memory(const auto& strategy) {
   detail::check_runs(takes_planned_bytes, strategy, [&](const StrategyCase& how) {
-    return expect_planned_bytes(how.in_words(), detail::train_case(strategy, how));
+    return expect_planned_bytes(how, detail::train_case(strategy, how));
   });
 }
 
@@ -180,8 +180,8 @@ void check_strategy_collectives(const auto& strategy) {
     const RunResult found = detail::train_case(strategy, how);
     // An axis of one rank does not communicate.
     if (how.ranks == 1 || detail::ranks_per_group(strategy) != 0) return true;
-    return expect_value(asked, how.in_words(), "the number of gathers", found.gathered, found.gathers) &&
-           expect_value(asked, how.in_words(), "the number of reductions", found.reduced, found.reductions);
+    return expect_value(asked, how, "the number of gathers", found.gathered, found.gathers) &&
+           expect_value(asked, how, "the number of reductions", found.reduced, found.reductions);
   });
 }
 

@@ -114,7 +114,7 @@ inline bool expect_price(const TilingProblem& of, const tiling::TilePlan& plan) 
       "the bytes, recomputed FLOPs and repeats of a plan are those of its tiles, as tiling::priced makes them";
   const tiling::TilePlan priced = tiling::priced(of.problem, plan.tiles, plan.columns_per_block);
   const auto expect = [&](std::string_view which, std::int64_t found, std::int64_t expected) {
-    return expect_value(asked, of.in_words(), which, found, expected);
+    return expect_value(asked, of, which, found, expected);
   };
   return expect("tile_bytes, the workspace of the largest tile,", plan.tile_bytes, priced.tile_bytes) &&
          expect("kept_bytes, the activations of kept tiles,", plan.kept_bytes, priced.kept_bytes) &&
@@ -140,9 +140,8 @@ inline bool expect_limits(const TilingProblem& of, const tiling::TilePlan& plan)
 inline bool expect_no_more_than_untiled(const TilingProblem& of, const tiling::TilePlan& plan) {
   const tiling::TilePlan untiled = tiling::Untiled{}.plan(of.problem);
   return plan.peak_bytes() <= untiled.peak_bytes() ||
-         fail("no plan takes more bytes than tiling::Untiled; where a cut saves nothing, take the plan of Untiled",
-              of.in_words(), plan.peak_bytes(), " bytes (", plan_in_words(plan), ") instead of at most ",
-              untiled.peak_bytes());
+         fail("no plan takes more bytes than tiling::Untiled; where a cut saves nothing, take the plan of Untiled", of,
+              plan.peak_bytes(), " bytes (", plan_in_words(plan), ") instead of at most ", untiled.peak_bytes());
 }
 
 }  // namespace detail
@@ -233,7 +232,7 @@ void check_tiling_gradients(const Policy& policy) {
     } catch (const std::exception& error) {
       const auto problem = detail::MlpInTiles::make<nn::Local<device::Cpu, Fp32>>(sizes).problem(sizes.tokens());
       const bool refuses = dynamic_cast<const InputError*>(&error) && !plan_unless_refused(policy, problem);
-      if (!refuses) return void(fail(asked, how.in_words(), "an error: ", error.what()));
+      if (!refuses) return void(fail(asked, how, "an error: ", error.what()));
     }
   }
 }
