@@ -106,3 +106,4 @@ s#<tessera/fsdp/precision/loss_scale\.hpp>#<tessera/fsdp/precision/policies.hpp>
 s#<tessera/fsdp/testing/suite\.hpp>#<tessera/fsdp/testing/report.hpp>#
 s#<tessera/fsdp/testing/numbers\.hpp>#<tessera/fsdp/testing/guarded.hpp>#
 s#<tessera/fsdp/testing/operation_cases\.hpp>#<tessera/fsdp/testing/operation.hpp>#
+s#\b(ForeignRunResult|ModelRunResult|StrategyRun)\b#RunResult#g

@@ -37,7 +37,6 @@ void each_wire(C&, auto check) {
   if constexpr (comm::supports_wire<C, bf16>) check(bf16{});
 }
 
-/// Returns a list that contains one tensor.
 template <class T>
 std::vector<comm::Segment<T>> one_segment(T* local, T* full, const Counts& counts) {
   return {{local, full, counts}};
@@ -57,7 +56,6 @@ Values<T> gathered(const Counts& counts, Value value) {
 /// The description, in messages of the suite, of the result of an all-gather whose elements are rank numbers.
 inline constexpr const char* ranks_in_full = "`full`, where every element is the number of the rank that it comes from";
 
-/// Arguments of a call of reduce_scatter.
 struct SumCall {
   Write write = Write::overwrite;
   comm::SumOrder order = comm::SumOrder::any;

@@ -217,7 +217,6 @@ struct CutsLongMessages {
   }
 };
 
-/// Lets the last rank make a different call than the others. All ranks report the mismatch and can continue afterwards.
 struct ChecksFindRanksThatDisagree {
   static constexpr const char* asked =
       "with monitor().options.checks on, where the last rank makes another call than the others every rank throws a "
@@ -310,7 +309,6 @@ struct RefusesBrokenArguments {
 /// All behaviours, for your own test that runs each of them: TYPED_TEST_SUITE(Mine, AllBehaviours, BehaviourName).
 using AllBehaviours = ::testing::Types<FSDP_BEHAVIOURS>;
 
-/// Names typed tests after their behaviour.
 struct BehaviourName {
   template <class Behaviour>
   static std::string GetName(int) {

@@ -131,8 +131,8 @@ void check_device_arena() {
     std::vector<float> found_a(100), found_b(7);
     device::move<D>(queue, a.data(), first.data(), 100);
     device::move<D>(queue, b.data(), second.data(), 7);
-    device::move<D>(queue, static_cast<const float*>(first.data()), found_a.data(), 100);
-    device::move<D>(queue, static_cast<const float*>(second.data()), found_b.data(), 7);
+    device::move<D, float>(queue, first.data(), found_a.data(), 100);
+    device::move<D, float>(queue, second.data(), found_b.data(), 7);
     queue.synchronize();
     const std::string where = message("use ", round + 1);
     if (!expect_values(asked, where, "the first tensor", found_a, a) ||
@@ -157,7 +157,7 @@ void check_device_events(std::chrono::milliseconds patience = std::chrono::secon
     const std::vector<float>& values = both[round % 2];
     const detail::OnDevice<D, float> memory(queue, values);
     std::vector<float> found(values.size());
-    device::move<D>(queue, static_cast<const float*>(memory.data()), found.data(), many_floats);
+    device::move<D, float>(queue, memory.data(), found.data(), many_floats);
     const auto event = queue.record();
     const auto copy = event;
     const auto deadline = std::chrono::steady_clock::now() + patience;
@@ -190,9 +190,9 @@ void check_device_order() {
     std::vector<float> found(values.size());
     device::move<D>(first, values.data(), here.data(), many_floats);
     second.wait(first.record());
-    device::move<D>(second, static_cast<const float*>(here.data()), there.data(), many_floats);
+    device::move<D, float>(second, here.data(), there.data(), many_floats);
     first.wait(second.record());  // `first` overwrites `there` in the next round
-    device::move<D>(second, static_cast<const float*>(there.data()), found.data(), many_floats);
+    device::move<D, float>(second, there.data(), found.data(), many_floats);
     second.synchronize();
     const bool good =
         expect_values(asked, message("round ", round + 1, " of 20, two queues"), "what the second read", found, values);
@@ -209,8 +209,7 @@ void check_device_captures() {
         "capture keeps the work that it is given instead of doing it; launch does it, as often as it is called";
     typename D::Queue queue("graphs");
     detail::OnDevice<D, float> here(queue, detail::some_floats(1, 100)), there(100);
-    const auto graph =
-        D::capture(queue, [&] { device::move<D>(queue, static_cast<const float*>(here.data()), there.data(), 100); });
+    const auto graph = D::capture(queue, [&] { device::move<D, float>(queue, here.data(), there.data(), 100); });
     if (!expect_values(asked, "before the first launch", "what it writes", there.values(queue),
                        std::vector<float>(100)))
       return;

@@ -8,7 +8,6 @@
 #include <string>
 #include <string_view>
 #include <thread>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -50,9 +49,7 @@ struct ExchangedValues {
     }
     receive.assign(expected.size(), T(-1));
   }
-  /// Returns an exchange of these values only.
   comm::Exchange<T> exchange() { return {send.data(), send_counts, receive.data(), receive_counts}; }
-  /// Returns the exchange as a list of one element.
   std::vector<comm::Exchange<T>> list() { return {exchange()}; }
 };
 
@@ -199,7 +196,6 @@ struct CutsLongExchanges {
   }
 };
 
-/// Lets the last rank make a different call than the others. All ranks report the mismatch and can continue afterwards.
 struct ChecksFindExchangesThatDisagree : OfExchanges<ChecksFindExchangesThatDisagree> {
   static constexpr const char* asked =
       "with monitor().options.checks on, where the last rank exchanges something else than the others expect every "

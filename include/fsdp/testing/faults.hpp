@@ -15,7 +15,6 @@
 #include <string_view>
 #include <thread>
 #include <type_traits>
-#include <vector>
 
 #include <tessera/comm/collectives.hpp>
 #include <tessera/fsdp/core/error.hpp>

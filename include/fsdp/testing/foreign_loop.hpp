@@ -63,84 +63,9 @@ bool expect_foreign(std::string_view asked, const ForeignRun<Strategy>& run, con
   return found && expect_same_run(asked, run, *found, expected);
 }
 
-inline ForeignRun<RunTimeAny> foreign_fsdp2(int ranks, int micro_batches) {
-  return {.ranks = ranks, .micro_batches = micro_batches, .strategy = {FullyShard<>{}}};
+inline ForeignRun<RunTimeAny> run_of(int ranks, int micro_batches, const RunTimeAny& strategy = {FullyShard<>{}}) {
+  return {.ranks = ranks, .micro_batches = micro_batches, .strategy = strategy};
 }
-
-}  // namespace detail
-
-/// Checks that several ranks get the results of one rank, and that all strategies get the same results.
-template <class Loop>
-void check_foreign_strategies() {
-  constexpr std::string_view equal =
-      "strategies that add in the same order have the same losses and weights, to the bit";
-  constexpr std::string_view near =
-      "one rank, and strategies that add in another order, have the losses and weights of fsdp2, within 1e-5";
-  const auto expect_equal = [&](const RunResult& expected, const auto& run) {
-    return detail::expect_foreign<Loop>(equal, run, expected);
-  };
-  const auto expect_near = [&](const RunResult& expected, const auto& run) {
-    const auto found = detail::trained<Loop>(run);
-    return found && expect_near_run(near, run, *found, expected);
-  };
-  const auto sharded = [](int ranks, int micro_batches, const RunTimeAny& strategy) {
-    return ForeignRun<RunTimeAny>{.ranks = ranks, .micro_batches = micro_batches, .strategy = strategy};
-  };
-  if (const auto first = detail::trained<Loop>(detail::foreign_fsdp2(3, 2)))
-    void(expect_near(*first, detail::foreign_fsdp2(1, 6)) &&
-         expect_equal(*first, sharded(3, 2, {FullyShard<ReshardAfterForward::no>{.prefetch_depth = 3}})) &&
-         expect_equal(*first, sharded(3, 2, {Zero3{.persistence_threshold = 20}})) &&
-         expect_equal(*first, sharded(3, 2, {Zero2{}})) && expect_near(*first, sharded(3, 2, {Zero1{}})));
-  if (const auto first = detail::trained<Loop>(sharded(3, 2, {Zero1{}})))
-    expect_equal(*first, sharded(3, 2, {Replicated{}}));
-  const HybridShard<RunTimeSharded> hybrid{.group = 2, .inner = {FullyShard<>{}}};
-  if (const auto first = detail::trained<Loop>(detail::foreign_fsdp2(4, 1)))
-    void(expect_equal(*first, sharded(4, 1, {Zero1{}})) && expect_near(*first, detail::foreign_fsdp2(2, 2)) &&
-         expect_near(*first, sharded(4, 1, {hybrid})));
-}
-
-/// Checks that every trainable tensor gets a gradient: three steps change all trainable tensors and no frozen tensor.
-/// Each unit is frozen once.
-template <class Loop>
-void check_foreign_gradients() {
-  constexpr std::string_view asked =
-      "three steps change every tensor that is trained, and none that is frozen, whichever unit a setting freezes: ask "
-      "GradientView::wanted() before a gradient is written, and pass gradients on to other units all the same";
-  UnitOptions unit_options;
-  if constexpr (detail::has_unit_options<Loop>()) unit_options = Loop::unit_options();
-  std::vector<std::string> frozen = unit_options.frozen;
-  for (const OptimizerGroup& group : unit_options.groups)
-    if (group.frozen)
-      for (const Parameter& parameter : parameters_of(group, Loop::units())) frozen.push_back(parameter.name);
-  auto begin = detail::foreign_fsdp2(2, 1);
-  begin.steps = {};
-  const auto first = detail::trained<Loop>(begin);
-  const auto check = [&](const ForeignRun<RunTimeAny>& run) {
-    const auto found = detail::trained<Loop>(run);
-    bool good = found.has_value();
-    for (const Unit& unit : Loop::units())
-      for (const Parameter& parameter : unit.parameters) {
-        const std::string& name = parameter.name;
-        const bool trains = !matches_any(frozen, name) && !matches_any(run.frozen, name);
-        if (found && unit.gathered && trains == (found->weights.at(name) == first->weights.at(name)))
-          good = fail(asked, run, name, trains ? " is as it was" : " is frozen, and has changed");
-      }
-    return good;
-  };
-  bool good = first && check(detail::foreign_fsdp2(2, 1));
-  for (const Unit& unit : Loop::units()) {
-    auto run = detail::foreign_fsdp2(2, 1);
-    run.frozen_unit = unit.name;
-    for (const Parameter& parameter : unit.parameters) run.frozen.push_back(parameter.name);
-    const std::vector<Parameter> all = distinct_parameters(Loop::units());
-    const auto trains = [&](const Parameter& own) {
-      return !matches_any(frozen, own.name) && !matches_any(run.frozen, own.name);
-    };
-    if (good && unit.gathered && !unit.parameters.empty() && std::ranges::any_of(all, trains)) good = check(run);
-  }
-}
-
-namespace detail {
 
 /// Returns the loss and, in place of weights, the gradients of the first `computed` pieces of a step of `pieces`,
 /// computed with the initial weights on one rank.
@@ -183,6 +108,75 @@ inline bool is_multiple(const RunResult& found, double factor, const RunResult& 
 
 }  // namespace detail
 
+/// Checks that several ranks get the results of one rank, and that all strategies get the same results.
+template <class Loop>
+void check_foreign_strategies() {
+  constexpr std::string_view equal =
+      "strategies that add in the same order have the same losses and weights, to the bit";
+  constexpr std::string_view near =
+      "one rank, and strategies that add in another order, have the losses and weights of fsdp2, within 1e-5";
+  const auto expect_equal = [&](const RunResult& expected, const auto& run) {
+    return detail::expect_foreign<Loop>(equal, run, expected);
+  };
+  const auto expect_near = [&](const RunResult& expected, const auto& run) {
+    const auto found = detail::trained<Loop>(run);
+    return found && expect_near_run(near, run, *found, expected);
+  };
+  using detail::run_of;
+  if (const auto first = detail::trained<Loop>(run_of(3, 2)))
+    void(expect_near(*first, run_of(1, 6)) &&
+         expect_equal(*first, run_of(3, 2, {FullyShard<ReshardAfterForward::no>{.prefetch_depth = 3}})) &&
+         expect_equal(*first, run_of(3, 2, {Zero3{.persistence_threshold = 20}})) &&
+         expect_equal(*first, run_of(3, 2, {Zero2{}})) && expect_near(*first, run_of(3, 2, {Zero1{}})));
+  if (const auto first = detail::trained<Loop>(run_of(3, 2, {Zero1{}})))
+    expect_equal(*first, run_of(3, 2, {Replicated{}}));
+  const HybridShard<RunTimeSharded> hybrid{.group = 2, .inner = {FullyShard<>{}}};
+  if (const auto first = detail::trained<Loop>(run_of(4, 1)))
+    void(expect_equal(*first, run_of(4, 1, {Zero1{}})) && expect_near(*first, run_of(2, 2)) &&
+         expect_near(*first, run_of(4, 1, {hybrid})));
+}
+
+/// Checks that every trainable tensor gets a gradient: three steps change all trainable tensors and no frozen tensor.
+/// Each unit is frozen once.
+template <class Loop>
+void check_foreign_gradients() {
+  constexpr std::string_view asked =
+      "three steps change every tensor that is trained, and none that is frozen, whichever unit a setting freezes: ask "
+      "GradientView::wanted() before a gradient is written, and pass gradients on to other units all the same";
+  UnitOptions unit_options;
+  if constexpr (detail::has_unit_options<Loop>()) unit_options = Loop::unit_options();
+  std::vector<std::string> frozen = unit_options.frozen;
+  for (const OptimizerGroup& group : unit_options.groups)
+    if (group.frozen)
+      for (const Parameter& parameter : parameters_of(group, Loop::units())) frozen.push_back(parameter.name);
+  auto begin = detail::run_of(2, 1);
+  begin.steps = {};
+  const auto first = detail::trained<Loop>(begin);
+  const auto check = [&](const ForeignRun<RunTimeAny>& run) {
+    const auto found = detail::trained<Loop>(run);
+    bool good = found.has_value();
+    for (const Unit& unit : Loop::units())
+      for (const Parameter& parameter : unit.parameters) {
+        const std::string& name = parameter.name;
+        const bool trains = !matches_any(frozen, name) && !matches_any(run.frozen, name);
+        if (found && unit.gathered && trains == (found->weights.at(name) == first->weights.at(name)))
+          good = fail(asked, run, name, trains ? " is as it was" : " is frozen, and has changed");
+      }
+    return good;
+  };
+  bool good = first && check(detail::run_of(2, 1));
+  for (const Unit& unit : Loop::units()) {
+    auto run = detail::run_of(2, 1);
+    run.frozen_unit = unit.name;
+    for (const Parameter& parameter : unit.parameters) run.frozen.push_back(parameter.name);
+    const std::vector<Parameter> all = distinct_parameters(Loop::units());
+    const auto trains = [&](const Parameter& own) {
+      return !matches_any(frozen, own.name) && !matches_any(run.frozen, own.name);
+    };
+    if (good && unit.gathered && !unit.parameters.empty() && std::ranges::any_of(all, trains)) good = check(run);
+  }
+}
+
 /// Checks that the contribution of a piece is divided by the samples of the step: a step of one piece is compared with
 /// steps of two and of six. If pieces divide the samples of a step among them, all steps have the same loss and
 /// gradients. If each piece has its own samples, loss and gradients of the first piece shrink by the same factor as
@@ -222,10 +216,10 @@ void check_foreign_bytes() {
   const auto check = [](const auto& run) {
     if (const auto found = detail::trained<Loop>(run)) expect_planned_bytes(run, *found);
   };
-  check(detail::foreign_fsdp2(1, 2));
-  check(detail::foreign_fsdp2(3, 1));
-  check(ForeignRun<RunTimeAny>{.ranks = 2, .micro_batches = 2, .strategy = {Zero1{}}});
-  check(ForeignRun<RunTimeAny>{.ranks = 2, .strategy = {Replicated{}}});
+  check(detail::run_of(1, 2));
+  check(detail::run_of(3, 1));
+  check(detail::run_of(2, 2, {Zero1{}}));
+  check(detail::run_of(2, 1, {Replicated{}}));
 }
 
 /// Checks that an exception in any computation, if all ranks throw and catch it, affects neither the step, which is
@@ -235,9 +229,9 @@ void check_foreign_exceptions() {
   constexpr std::string_view asked =
       "a step that is made again, after an exception in it that all ranks caught, has the losses and weights of one "
       "without it, to the bit";
-  const auto expected = detail::trained<Loop>(detail::foreign_fsdp2(2, 2));
-  auto run = detail::foreign_fsdp2(2, 2);
-  const int computations = static_cast<int>(2 * foreign_order<Loop>().list.size());
+  const auto expected = detail::trained<Loop>(detail::run_of(2, 2));
+  auto run = detail::run_of(2, 2);
+  const int computations = static_cast<int>(2 * detail::foreign_order<Loop>().list.size());
   for (run.interrupted = 0; expected && run.interrupted < computations; ++run.interrupted)
     if (!detail::expect_foreign<Loop>(asked, run, *expected)) return;
 }
@@ -247,11 +241,11 @@ template <class Loop>
 void check_foreign_forfeits() {
   constexpr std::string_view asked =
       "a step that a rank forfeits is skipped: losses and weights are those of a run without it, to the bit";
-  auto without = detail::foreign_fsdp2(3, 1);
+  auto without = detail::run_of(3, 1);
   without.steps = {0, 2};
   const auto expected = detail::trained<Loop>(without);
-  auto run = detail::foreign_fsdp2(3, 1);
-  const int computations = static_cast<int>(foreign_order<Loop>().list.size());
+  auto run = detail::run_of(3, 1);
+  const int computations = static_cast<int>(detail::foreign_order<Loop>().list.size());
   for (run.forfeits = 0; expected && run.forfeits < run.ranks; ++run.forfeits)
     for (run.interrupted = 0; run.interrupted < computations; ++run.interrupted)
       if (!detail::expect_foreign<Loop>(asked, run, *expected)) return;

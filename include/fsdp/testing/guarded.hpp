@@ -56,7 +56,6 @@ class Guarded {
   const Shape& shape() const { return shape_; }
   std::int64_t numel() const { return shape_.numel(); }
 
-  /// Sets every element to value(index).
   void set(const auto& value) {
     for (std::int64_t i = 0; i < numel(); ++i) memory_[at(i)] = value(i);
   }

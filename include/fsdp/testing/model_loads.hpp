@@ -4,7 +4,6 @@
 /// batches, on this device and on Meta. Contains no tests.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -70,6 +69,30 @@ void keep_first(Tensor<T>& rows, std::int64_t sequences, std::int64_t of) {
   rows = rows.slice(0, rows.shape()[0] / of * sequences);
 }
 
+void step_and_evaluate(auto& training, const auto& batches) {
+  training.step(batches, {.lr = 1e-3});
+  for (const auto& batch : batches) training.executor().evaluate(batch);
+}
+
+/// Returns the same peak on Meta, as one rank of `ranks`.
+template <class Model, class Task, class Batches>
+std::int64_t peak_on_meta(const Task& task, const plan::Request& request, const Batches& batches) {
+  using MetaModel = typename Model::template On<MetaStack<typename Model::Stack>>;
+  typename MetaModel::Stack::Comm communicator(
+      comm::simulated_world<typename Model::Stack::Comm>(request.ranks, request.rank));
+  RunShape shape = request.shape;
+  shape.plans = std::make_shared<const nn::TilePlans>(task.tiling);
+  ShardedModel<MetaModel> module(communicator, MetaModel(task.config, task.units),
+                                 described<typename Model::Stack>(task.sharding), shape);
+  optim::ShardedOptimizer<typename ShardedModel<MetaModel>::Stack, optim::RunTimeOptimizer> optimizer(
+      module, optim::RunTimeOptimizer());
+  Executor<MetaModel> executor(module);
+  executor.queue_training(batches, 1.0f);
+  optimizer.step(executor.loss(), {});
+  for (const auto& batch : batches) executor.evaluate(batch);
+  return module.arena().peak();
+}
+
 }  // namespace detail
 
 /// Micro-batches with a given load, derived from other micro-batches. Owns the memory that they refer to.
@@ -130,7 +153,7 @@ class LoadedBatches {
       for (std::int64_t i = 0; i < count; ++i) {
         const T given = batch.targets.data()[i];
         const bool counts = load_.targets == Counting::every || (load_.targets == Counting::some && i % 3 == 1);
-        targets[i] = !counts ? detail::ignored_target<T>() : given >= 0 || given < 0 ? std::max(given, T(0)) : T(0);
+        targets[i] = !counts ? detail::ignored_target<T>() : given > 0 ? given : T(0);
       }
       batch.targets = {targets, batch.targets.shape()};
     } else {
@@ -179,34 +202,6 @@ inline std::vector<Load> all_loads(std::int64_t sequences) {
 struct LoadBytes {
   std::int64_t taken = 0, on_meta = 0, planned = 0;
 };
-
-namespace detail {
-
-void step_and_evaluate(auto& training, const auto& batches) {
-  training.step(batches, {.lr = 1e-3});
-  for (const auto& batch : batches) training.executor().evaluate(batch);
-}
-
-/// Returns the same peak on Meta, as one rank of `ranks`.
-template <class Model, class Task, class Batches>
-std::int64_t peak_on_meta(const Task& task, const plan::Request& request, const Batches& batches) {
-  using MetaModel = typename Model::template On<MetaStack<typename Model::Stack>>;
-  typename MetaModel::Stack::Comm communicator(
-      comm::simulated_world<typename Model::Stack::Comm>(request.ranks, request.rank));
-  RunShape shape = request.shape;
-  shape.plans = std::make_shared<const nn::TilePlans>(task.tiling);
-  ShardedModel<MetaModel> module(communicator, MetaModel(task.config, task.units),
-                                 described<typename Model::Stack>(task.sharding), shape);
-  optim::ShardedOptimizer<typename ShardedModel<MetaModel>::Stack, optim::RunTimeOptimizer> optimizer(
-      module, optim::RunTimeOptimizer());
-  Executor<MetaModel> executor(module);
-  executor.queue_training(batches, 1.0f);
-  optimizer.step(executor.loss(), {});
-  for (const auto& batch : batches) executor.evaluate(batch);
-  return module.arena().peak();
-}
-
-}  // namespace detail
 
 /// Returns the bytes of every rank for a step on batches with this load. The list is empty if batches of this type
 /// cannot have the load. Rethrows the error of the first rank that failed.

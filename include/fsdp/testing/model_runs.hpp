@@ -10,7 +10,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <mutex>
-#include <string>
 #include <string_view>
 #include <type_traits>
 #include <vector>
@@ -50,7 +49,6 @@ struct ModelTask {
   Data data(int rank) const { return Data(rank, config); }
 };
 
-/// Options of a training run.
 struct ModelRunOptions {
   int steps = 8;  ///< total number of steps, including those before the checkpoint from which the run resumes
   double lr = 1e-2;
@@ -58,7 +56,6 @@ struct ModelRunOptions {
   std::filesystem::path resume = {};
   bool noise = false;  ///< whether batches get noise, as from the trainer, if their type supports it
 };
-using ModelRunResult = RunResult;
 
 /// Saves weights and optimizer state of a train::Training without loss of precision. Collective.
 void save_training(auto& training, const std::filesystem::path& folder) {

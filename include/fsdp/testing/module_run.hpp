@@ -70,7 +70,6 @@ class Slot {
     for (std::size_t k = 0; k < values.size(); ++k)
       (*this)[i].data()[k] = static_cast<T>(static_cast<float>(values[k]));
   }
-  /// Sets all tensors.
   void set(const std::vector<Numbers>& values) {
     for (std::size_t i = 0; i < values.size(); ++i) set(i, values[i]);
   }
@@ -137,7 +136,6 @@ class TestRank {
   Tensor<float> low_, high_;
 };
 
-/// A module's weights and gradients in flat buffers.
 template <class Device, class Module>
 struct ModuleFields {
   static constexpr std::size_t parameter_count = Module::parameter_count;
@@ -201,12 +199,10 @@ struct ModuleOutcome {
   std::vector<Numbers> y, dx, gradients;
 };
 
-/// Adds numbers to other numbers, element by element.
 inline void add_to(std::vector<Numbers>& sums, const std::vector<Numbers>& more) {
   for (std::size_t i = 0; i < sums.size(); ++i) std::ranges::transform(sums[i], more[i], sums[i].begin(), std::plus());
 }
 
-/// Configuration of a run of a module.
 template <class Sizes, class Tiling = tiling::RunTimeTiling>
 struct TiledModuleCase {
   Sizes sizes = {};

@@ -175,7 +175,6 @@ class OptimizerPiece {
 
 }  // namespace detail
 
-/// Checks the names of the optimizer and its states.
 template <class O>
 void check_optimizer_names(const O& optimizer) {
   const O copy = optimizer;
@@ -199,7 +198,6 @@ void check_optimizer_names(const O& optimizer) {
   }
 }
 
-/// Checks taken steps and skipped steps.
 template <class Compute>
 void check_optimizer_steps(const auto& optimizer) {
   for (const Parameter& parameter : stepped_parameters())
@@ -265,7 +263,6 @@ void check_optimizer_cuts(const O& optimizer) {
   }
 }
 
-/// Checks that the decision's gradient scale is applied.
 template <class O>
 void check_optimizer_scale(const O& optimizer) {
   constexpr std::string_view asked =
@@ -279,7 +276,6 @@ void check_optimizer_scale(const O& optimizer) {
   }
 }
 
-/// Checks that dry runs count the same costs as the CPU.
 template <class O>
 void check_optimizer_counts(const O& optimizer) {
   using device::Cpu;
@@ -317,7 +313,6 @@ void check_optimizer_counts(const O& optimizer) {
     if (!check(float{}, parameter) || !check(bf16{}, parameter)) return;
 }
 
-/// Checks that a step can be captured once as a graph and replayed for every step.
 template <class O>
 void check_optimizer_replays(const O& optimizer) {
   constexpr std::string_view asked =

@@ -68,7 +68,6 @@ std::string in_words(const T& value) {
   return text.str();
 }
 
-/// Whether two values have the same bits.
 template <class T>
 bool same_bits(const T& a, const T& b) {
   static_assert(std::is_trivially_copyable_v<T>);
@@ -113,7 +112,6 @@ inline bool expect_losses_near(std::string_view asked, const Where& where, const
   return true;
 }
 
-/// Compares one value.
 template <class T>
 bool expect_value(std::string_view asked, const Where& where, std::string_view which, const T& found,
                   const T& expected) {
@@ -145,7 +143,6 @@ bool report_errors(std::string_view asked, const Where& where, auto part, std::s
   }
 }
 
-/// Checks that an error's text contains `part`.
 inline bool expect_part(std::string_view asked, const Where& where, std::string_view text, std::string_view part) {
   return text.find(part) != text.npos || fail(asked, where, "the error says \"", text, "\" and not \"", part, "\"");
 }

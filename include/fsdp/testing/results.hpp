@@ -68,7 +68,6 @@ bool expect_tensors(std::string_view asked, const Where& where, const TensorsByN
   return found.size() == expected.size() || fail(asked, where, found.size(), " tensors instead of ", expected.size());
 }
 
-/// Checks that losses, weights and states are bit-identical.
 inline bool expect_same_run(std::string_view asked, const Where& where, const RunResult& found,
                             const RunResult& expected) {
   const auto same = [&](const std::string& name, const auto& a, const auto& b) {
@@ -121,7 +120,6 @@ inline bool expect_planned_bytes(const Where& where, std::size_t rank, const dev
   return same;
 }
 
-/// Checks the planned bytes of all ranks.
 inline bool expect_planned_bytes(const Where& where, const RunResult& found) {
   bool same = true;
   for (std::size_t rank = 0; rank < found.planned.size(); ++rank)

@@ -42,8 +42,6 @@ struct StrategyCase {
   }
 };
 
-using StrategyRun = RunResult;
-
 namespace detail {
 
 /// A table of tokens, followed by units y = x + tanh(z), in which element k of a tensor w adds w[k] * x[from(k)] to

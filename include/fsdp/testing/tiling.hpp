@@ -144,6 +144,13 @@ inline bool expect_no_more_than_untiled(const TilingProblem& of, const tiling::T
               plan.peak_bytes(), " bytes (", plan_in_words(plan), ") instead of at most ", untiled.peak_bytes());
 }
 
+struct MlpInTiles {
+  template <class L>
+  static nn::SwiGluMlp<L> make(const ModuleSizes& sizes) {
+    return {{}, sizes.hidden, 2 * sizes.hidden + 1};
+  }
+};
+
 }  // namespace detail
 
 /// Checks all requirements on a plan.
@@ -201,17 +208,6 @@ void check_tiling_of_nothing(const auto& policy) {
   if (!plan || !plan->tiles.empty() || plan->peak_bytes() != 0)
     fail("a sequence without tokens has a plan without tiles and bytes", "0 tokens", detail::plan_in_words(plan));
 }
-
-namespace detail {
-
-struct MlpInTiles {
-  template <class L>
-  static nn::SwiGluMlp<L> make(const ModuleSizes& sizes) {
-    return {{}, sizes.hidden, 2 * sizes.hidden + 1};
-  }
-};
-
-}  // namespace detail
 
 /// Checks that an MLP that runs with the policy's plans has the results of the untiled MLP.
 template <class Policy>
