@@ -125,7 +125,7 @@ constexpr std::string_view the_case = "flawed_sum, 5 rows of 300, and 3 between 
 
 template <SumFlaw flaw>
 void expect_found(Check check, std::string_view asked, std::string_view found) {
-  expect_sentence(failures_of([&] { check(FlawedSums<flaw>::cases()); }), asked, the_case, found);
+  expect_failure([&] { check(FlawedSums<flaw>::cases()); }, asked, the_case, found);
 }
 
 INSTANTIATE_TYPED_TEST_SUITE_P(Right, OperationSuite, FlawedSums<SumFlaw::none>);
@@ -180,8 +180,8 @@ TEST(OperationKit, FindsWorkThatDependsOnHostStateAtRunTime) {
 }
 
 TEST(OperationKit, FindsInvalidShapesThatAreAccepted) {
-  expect_sentence(failures_of([] { check_operation_refuses(FlawedSums<SumFlaw::has_a_short_check>::refused()); }),
-                  "check() refuses tensors that do not fit", "5 rows, and 4 sums", "no error was thrown");
+  expect_failure([] { check_operation_refuses(FlawedSums<SumFlaw::has_a_short_check>::refused()); },
+                 "check() refuses tensors that do not fit", "5 rows, and 4 sums", "no error was thrown");
 }
 
 }  // namespace

@@ -135,20 +135,19 @@ TEST(TilingKit, FindsTokensInTwoTiles) {
 
 TEST(TilingKit, FindsEmptyTiles) {
   expect_sentence(covers(has_an_empty_tile), "no tile is empty", "1 token of", "tile 1 of 2, [1, 1), has no token");
-  expect_sentence(failures_of([] { check_tiling_of_nothing(has_an_empty_tile); }), "without tiles", "0 tokens",
-                  "1 tile of 0 tokens");
+  expect_failure([] { check_tiling_of_nothing(has_an_empty_tile); }, "without tiles", "0 tokens", "1 tile of 0 tokens");
 }
 
 TEST(TilingKit, FindsPlansThatAreNotAPureFunctionOfTheProblem) {
-  expect_sentence(failures_of([] { check_tiling_is_pure(RemembersHowOftenItWasAsked{}); }), "pure function",
-                  "131072 tokens", "then, from the same policy, ");
-  expect_sentence(failures_of([] { check_tiling_is_pure(ForgetsItsNumberWhenCopied(300)); }), "a copy of it",
-                  "tokens of", "then, from a copy, ");
+  expect_failure([] { check_tiling_is_pure(RemembersHowOftenItWasAsked{}); }, "pure function", "131072 tokens",
+                 "then, from the same policy, ");
+  expect_failure([] { check_tiling_is_pure(ForgetsItsNumberWhenCopied(300)); }, "a copy of it", "tokens of",
+                 "then, from a copy, ");
 }
 
 TEST(TilingKit, FindsPlansWithWrongMemoryCosts) {
-  expect_sentence(failures_of([] { check_tiling_prices(promises_half_its_workspace); }), "those of its tiles",
-                  "1 token of a unit", "tile_bytes, the workspace of the largest tile, is 1 instead of 3");
+  expect_failure([] { check_tiling_prices(promises_half_its_workspace); }, "those of its tiles", "1 token of a unit",
+                 "tile_bytes, the workspace of the largest tile, is 1 instead of 3");
 }
 
 TEST(TilingKit, FindsPlansBeyondTheLimits) {
@@ -162,15 +161,15 @@ TEST(TilingKit, FindsPlansBeyondTheLimits) {
 }
 
 TEST(TilingKit, FindsPlansThatNeedMoreMemoryThanUntiled) {
-  expect_sentence(failures_of([] { check_tiling_saves(TakesMoreThanUntiled{}); }), "more bytes than tiling::Untiled",
-                  "1 token of an MLP", "1530 bytes");
+  expect_failure([] { check_tiling_saves(TakesMoreThanUntiled{}); }, "more bytes than tiling::Untiled",
+                 "1 token of an MLP", "1530 bytes");
 }
 
 /// These plans are never executed: the table of plans refuses them.
 TEST(TilingKit, FindsPlansThatCannotBeExecuted) {
   const auto found = [](const auto& policy, std::string_view what) {
-    expect_sentence(failures_of([&] { check_tiling_gradients(policy); }), "gradients of the untiled one",
-                    "1 x 7 tokens, hidden 12", what);
+    expect_failure([&] { check_tiling_gradients(policy); }, "gradients of the untiled one", "1 x 7 tokens, hidden 12",
+                   what);
   };
   found(leaves_a_gap, "an error: tiling: a policy's plan for 7 tokens has tile 1 of 2, [3, 7), which leaves out");
   found(overlaps_tiles, "overlaps the tiles before it");

@@ -35,13 +35,9 @@ struct KeepsSeveralCollectivesInFlight {
     std::vector<Floats> full;
     std::vector<comm::Pending<C>> pending;
     for (int i = 0; i < number; ++i) full.push_back(contributions(c.rank() + i, total_of(counts)));
-    for (int i = 0; i < number; ++i) {
-      Floats& values = full[static_cast<std::size_t>(i)];
+    for (Floats& values : full) {
       const auto segments = one_segment(values.data() + begin, values.data(), counts);
-      if (i % 3 == 0)
-        pending.push_back(comm::all_gather(c, segments));
-      else
-        pending.push_back(comm::all_reduce<float>(c, segments));
+      pending.push_back(pending.size() % 3 == 0 ? comm::all_gather(c, segments) : comm::all_reduce<float>(c, segments));
     }
     while (!pending[0].test()) {
     }

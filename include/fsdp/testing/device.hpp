@@ -243,11 +243,10 @@ void check_device_sums() {
             std::vector<detail::OnDevice<D, float>> held;
             std::vector<const std::byte*> pointers;
             const auto before = detail::some_floats(99, count);
-            std::vector<float> expected = write == Write::accumulate ? before : std::vector<float>();
+            std::vector<float> expected(before.size(), -0.0f);  // adding to -0 changes no value
+            if (write == Write::accumulate) expected = before;
             for (int part = 0; part < parts; ++part) {
               const Floats one = contributions(part, static_cast<std::size_t>(count));
-              if (expected.empty())
-                expected.assign(static_cast<std::size_t>(count), -0.0f);  // adding -0 changes no value
               for (std::size_t i = 0; i < expected.size(); ++i)
                 expected[i] += wire == DType::bf16 ? static_cast<float>(bf16(one[i])) : one[i];
               held.emplace_back(queue, std::vector<float>(one.begin(), one.end()));

@@ -42,34 +42,31 @@ struct TilingProblem {
 
 /// Returns problems: even and odd lengths, of units that keep much, keep nothing, or may be cut into blocks of columns.
 inline std::vector<TilingProblem> tiling_problems() {
+  const TilingProblem units[] = {
+      {.unit = "a unit of 7 bytes kept and 10 bytes of workspace per token",
+       .problem = {.kept_bytes_per_token = 7, .tile_bytes_per_token = 10, .recomputed_flops_per_token = 3}},
+      {.unit = "an MLP with 64 hidden and 192 intermediate columns in bf16",
+       .problem = {.columns = 192,
+                   .kept_bytes_per_token = 2 * 192 * 2,
+                   .tile_bytes_per_token = 64 * 2,
+                   .tile_bytes_per_token_column = 3 * 2,
+                   .blocked_bytes_per_token = 64 * 4,
+                   .recomputed_flops_per_token = 4 * 64 * 192,
+                   .traffic_per_tile = 42 * 64 * 192}},
+      {.unit = "a head with 5000 columns of logits that keeps nothing",
+       .problem = {.columns = 5000,
+                   .tile_bytes_per_token = 8,
+                   .tile_bytes_per_token_column = 2,
+                   .blocked_bytes_per_token = 16,
+                   .traffic_per_tile = 100}}};
   std::vector<TilingProblem> problems;
   for (const std::int64_t tokens : {1, 2, 3, 5, 7, 9, 63, 64, 65, 1000, 4096, 4097, 131072})
-    for (const std::int64_t repeats : {1, 7}) {
-      problems.push_back({.unit = "a unit of 7 bytes kept and 10 bytes of workspace per token",
-                          .problem = {.tokens = tokens,
-                                      .kept_bytes_per_token = 7,
-                                      .tile_bytes_per_token = 10,
-                                      .recomputed_flops_per_token = 3,
-                                      .repeats = repeats}});
-      problems.push_back({.unit = "an MLP with 64 hidden and 192 intermediate columns in bf16",
-                          .problem = {.tokens = tokens,
-                                      .columns = 192,
-                                      .kept_bytes_per_token = 2 * 192 * 2,
-                                      .tile_bytes_per_token = 64 * 2,
-                                      .tile_bytes_per_token_column = 3 * 2,
-                                      .blocked_bytes_per_token = 64 * 4,
-                                      .recomputed_flops_per_token = 4 * 64 * 192,
-                                      .traffic_per_tile = 42 * 64 * 192,
-                                      .repeats = repeats}});
-      problems.push_back({.unit = "a head with 5000 columns of logits that keeps nothing",
-                          .problem = {.tokens = tokens,
-                                      .columns = 5000,
-                                      .tile_bytes_per_token = 8,
-                                      .tile_bytes_per_token_column = 2,
-                                      .blocked_bytes_per_token = 16,
-                                      .traffic_per_tile = 100,
-                                      .repeats = repeats}});
-    }
+    for (const std::int64_t repeats : {1, 7})
+      for (TilingProblem of : units) {
+        of.problem.tokens = tokens;
+        of.problem.repeats = repeats;
+        problems.push_back(of);
+      }
   return problems;
 }
 

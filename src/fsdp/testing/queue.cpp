@@ -240,23 +240,6 @@ WorkQueue::~WorkQueue() {
 std::size_t WorkQueue::id() const { return state_->id; }
 const std::string& WorkQueue::name() const { return state_->name; }
 
-QueuedEvent WorkQueue::record() {
-  auto* const capture = WorkCapture::of_this_host();
-  return capture != nullptr ? capture->record(*this) : record_now();
-}
-
-void WorkQueue::wait(const QueuedEvent& event) {
-  if (auto* const capture = WorkCapture::of_this_host()) return capture->wait(*this, event);
-  require<Error>(event.captured_ == nullptr, state_->name, " waits for an event of a graph");
-  wait_now(event);
-}
-
-void WorkQueue::submit(const char* operation, std::span<const Access> accesses,
-                       std::function<void(device::Cpu::Stream&)> work) {
-  if (auto* const capture = WorkCapture::of_this_host()) return capture->submit(*this, operation, accesses, work);
-  submit_now(operation, accesses, std::move(work));
-}
-
 WorkGraph WorkQueue::capture(const std::function<void()>& ask) {
   WorkGraph graph;
   graph.kept_ = std::make_shared<WorkCapture>(*this);
@@ -264,7 +247,8 @@ WorkGraph WorkQueue::capture(const std::function<void()>& ask) {
   return graph;
 }
 
-QueuedEvent WorkQueue::record_now() {
+QueuedEvent WorkQueue::record() {
+  if (auto* const capture = WorkCapture::of_this_host()) return capture->record(*this);
   QueuedEvent event;
   event.state_ = std::make_shared<QueuedEvent::State>();
   event.state_->clock = state_->clock;
@@ -281,7 +265,9 @@ QueuedEvent WorkQueue::record_now() {
   return event;
 }
 
-void WorkQueue::wait_now(const QueuedEvent& event) {
+void WorkQueue::wait(const QueuedEvent& event) {
+  if (auto* const capture = WorkCapture::of_this_host()) return capture->wait(*this, event);
+  require<Error>(event.captured_ == nullptr, state_->name, " waits for an event of a graph");
   state_->clock.join(host);
   if (event.state_ == nullptr || event.state_->left_out || state_->clock.knows(event.state_->clock)) return;
   if (event.state_->host == std::this_thread::get_id() && event.state_->number >= 0) state_->note_wait(*event.state_);
@@ -302,8 +288,9 @@ void WorkQueue::synchronize() {
   if (state_->failure) std::rethrow_exception(std::exchange(state_->failure, nullptr));
 }
 
-void WorkQueue::submit_now(const char* operation, std::span<const Access> accesses,
-                           std::function<void(device::Cpu::Stream&)> work) {
+void WorkQueue::submit(const char* operation, std::span<const Access> accesses,
+                       std::function<void(device::Cpu::Stream&)> work) {
+  if (auto* const capture = WorkCapture::of_this_host()) return capture->submit(*this, operation, accesses, work);
   state_->clock.join(host);
   const std::uint64_t position = state_->clock.advance(state_->id);
   const Moment moment{.queue = state_->id, .position = position, .what = state_->name + ": " + operation};
@@ -315,11 +302,8 @@ void WorkQueue::submit_now(const char* operation, std::span<const Access> access
 
 void WorkQueue::drain_all() {
   std::unique_lock lock(mutex);
-  idle.wait(lock, [] {
-    for (const State* state : State::all)
-      if (state->done < state->asked) return false;
-    return true;
-  });
+  idle.wait(lock,
+            [] { return std::ranges::all_of(State::all, [](auto* state) { return state->done == state->asked; }); });
 }
 
 void WorkQueue::slow_down(std::chrono::microseconds of_each, std::uint64_t most) {

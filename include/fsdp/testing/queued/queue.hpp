@@ -161,10 +161,6 @@ class WorkQueue {
   struct State;
   std::size_t id() const;
   const std::string& name() const;
-  QueuedEvent record_now();
-  void wait_now(const QueuedEvent& event);
-  void submit_now(const char* operation, std::span<const Access> accesses,
-                  std::function<void(device::Cpu::Stream&)> work);
 
   std::shared_ptr<State> state_;
 };
