@@ -57,22 +57,6 @@ struct ModelRunOptions {
   bool noise = false;  ///< whether batches get noise, as from the trainer, if their type supports it
 };
 
-/// Saves weights and optimizer state of a train::Training without loss of precision. Collective.
-void save_training(auto& training, const std::filesystem::path& folder) {
-  auto& module = training.module();
-  const std::int64_t step = training.optimizer().steps();
-  checkpoint::Save save(folder, step, 1, checkpoint::listing_of(module.model()),
-                        train::states_of(module, training.optimizer().optimizer()));
-  checkpoint::save(save, module.communicator(), {.step = step, .windows = 1, .seq_len = 1, .schedule_steps = step},
-                   [&](checkpoint::Save& file) { train::write_shards(module, training.optimizer(), file); });
-}
-
-template <class Training>
-void restore_training(Training& training, const std::filesystem::path& folder) {
-  train::restore(training.module(), training.optimizer(),
-                 checkpoint::Checkpoint::open(folder, checkpoint::read_listing<typename Training::Model>));
-}
-
 namespace detail {
 
 /// Copies this rank's pieces of weights and states into the unsharded tensors of the result.
@@ -113,24 +97,33 @@ RunResult train_model(int ranks, const Task& task, const ModelRunOptions& option
     train::Training<Model, Optimizer> training(communicator, Model(task.config, task.units), task.size, task.sharding,
                                                task.tiling, {.optimizer = optimizer});
     training.initialize(3);
-    if (!options.resume.empty()) restore_training(training, options.resume);
+    auto& module = training.module();
+    auto& sharded = training.optimizer();
+    if (!options.resume.empty())
+      train::restore(module, sharded, checkpoint::Checkpoint::open(options.resume, checkpoint::read_listing<Model>));
     auto data = task.data(communicator.rank());
     if constexpr (nn::detail::has_set_noise<std::remove_cvref_t<decltype(data.batches.front())>>())
       for (auto& batch : data.batches)
         if (options.noise) batch.set_noise(1, communicator.rank());
     std::vector<double> losses;
-    while (training.optimizer().steps() < options.steps) {
-      for (auto* axis : training.module().communicators()) axis->monitor().records.clear();
+    while (sharded.steps() < options.steps) {
+      for (auto* axis : module.communicators()) axis->monitor().records.clear();
       losses.push_back(training.step(data.batches, {.lr = options.lr}));
     }
-    if (!options.save_to.empty()) save_training(training, options.save_to);
+    if (!options.save_to.empty()) {
+      checkpoint::Save save(options.save_to, sharded.steps(), 1, checkpoint::listing_of(module.model()),
+                            train::states_of(module, sharded.optimizer()));
+      checkpoint::save(save, communicator,
+                       {.step = sharded.steps(), .windows = 1, .seq_len = 1, .schedule_steps = sharded.steps()},
+                       [&](checkpoint::Save& file) { train::write_shards(module, sharded, file); });
+    }
     after(training);
     training.executor().evaluate(data.batches.front());
-    training.module().synchronize();
+    module.synchronize();
     const std::scoped_lock lock(mutex);
     detail::collect(training, result);
     result.planned[static_cast<std::size_t>(communicator.rank())] = training.plan().bytes;
-    result.taken[static_cast<std::size_t>(communicator.rank())] = training.module().peak_bytes();
+    result.taken[static_cast<std::size_t>(communicator.rank())] = module.peak_bytes();
     if (communicator.rank() == 0) result.losses = losses;
   });
   return result;

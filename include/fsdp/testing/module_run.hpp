@@ -176,21 +176,13 @@ struct ModuleSizes {
   std::string in_words() const { return message(sequences, " x ", length, " tokens, hidden ", hidden); }
 };
 
-/// Returns sizes with one token, with odd numbers of tokens, and with more tokens than a vector register or a thread
-/// team processes at once.
-inline std::vector<ModuleSizes> default_module_sizes() { return {{1, 1, 12}, {1, 5, 12}, {2, 7, 24}, {3, 33, 24}}; }
-
 /// The type of a tested struct's sizes: its `Sizes` if it has that type, otherwise ModuleSizes. `Sizes` must have the
 /// members of ModuleSizes and may have more.
 template <class Tested>
-struct SizesOfTested {
-  using type = ModuleSizes;
-};
+struct SizesOfTested : std::type_identity<ModuleSizes> {};
 template <class Tested>
 requires requires { typename Tested::Sizes; }
-struct SizesOfTested<Tested> {
-  using type = typename Tested::Sizes;
-};
+struct SizesOfTested<Tested> : std::type_identity<typename Tested::Sizes> {};
 template <class Tested>
 using SizesOf = typename SizesOfTested<Tested>::type;
 
@@ -280,12 +272,9 @@ class ModuleRun {
       "fsdp: the suite of modules runs units between two residual streams: forward(context, weights, saved, x, "
       "y) and backward(context, weights, gradients, saved, dy), or those of a block, with `shared` behind the "
       "context. Entries and heads are tried by the suite of models");
-  static auto shared_type() {
-    if constexpr (reads_shared)
-      return typename Module::Shared{};
-    else
-      return nn::Nothing{};
-  }
+  struct ReadsNothing {
+    using Shared = nn::Nothing;
+  };
 
  public:
   explicit ModuleRun(const Case& how) : ModuleRun(how, std::make_shared<nn::TilePlans>(how.tiling)) {}
@@ -324,7 +313,8 @@ class ModuleRun {
   Slot<Device, Compute> stream;  // x, y, dy: [T, H] each
   typename Module::Saved saved{};
   nn::Context<L> context;
-  decltype(shared_type()) shared{};  ///< data that the block reads from the model's entry; nn::Nothing if it reads none
+  /// Data that the block reads from the model's entry; nn::Nothing if it reads none.
+  typename std::conditional_t<reads_shared, Module, ReadsNothing>::Shared shared{};
 
  private:
   /// More than twice the bytes of the dry run, so that a module that uses more than planned fails a check instead of

@@ -147,7 +147,6 @@ class AnyOperation {
         on_meta([op](device::Meta::Stream& stream) { device::enqueue(stream, op); }),
         on_queue([op](QueuedCpu::Stream& stream) { device::enqueue(stream, op); }),
         name(Op::name),
-        cost(op.cost()),
         has_check(requires { op.check(); }) {
     static_assert(device::check_operation<Op>());
     using Stream = device::Cpu::Stream;
@@ -167,7 +166,6 @@ class AnyOperation {
   std::function<std::int64_t(const device::Cpu::Stream&)> scratch_bytes;
   std::function<void(device::Cpu::Stream&, device::Scratch)> in_scratch;  ///< runs the kernel only
   std::string name;
-  device::Cost cost;
   bool has_check;
   std::vector<Listed> listed;  ///< the tensors that tensors() lists
 

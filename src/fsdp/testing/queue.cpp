@@ -19,12 +19,10 @@
 
 namespace fsdp::testing {
 
-bool Clock::join(const Clock& other) {
-  if (knows(other)) return false;
+void Clock::join(const Clock& other) {
   if (other.positions_.size() > positions_.size()) positions_.resize(other.positions_.size());
   for (std::size_t i = 0; i < other.positions_.size(); ++i)
     positions_[i] = std::max(positions_[i], other.positions_[i]);
-  return true;
 }
 
 bool Clock::knows(const Clock& other) const {
@@ -201,7 +199,7 @@ struct WorkQueue::State {
 
   std::uint64_t waited_at = 0;  ///< 1 + the number of operations before the last wait of this queue
   std::size_t point = 0;
-  std::string name, last = "nothing";
+  std::string name;
   std::size_t id;
   Clock clock;
   std::deque<Task> tasks;
@@ -296,7 +294,6 @@ void WorkQueue::submit(const char* operation, std::span<const Access> accesses,
   const Moment moment{.queue = state_->id, .position = position, .what = state_->name + ": " + operation};
   for (const Access& access : accesses)
     MemoryOrder::instance().touch(access.begin, access.bytes, access.writes, moment, state_->clock);
-  state_->last = operation;
   if (!nothing_runs) state_->push(std::move(work));
 }
 

@@ -32,8 +32,8 @@ class Clock {
     grow(queue);
     return ++positions_[queue];
   }
-  /// Sets the position of every queue to the later one of both clocks. Returns whether any position changed.
-  bool join(const Clock& other);
+  /// Sets the position of every queue to the later one of both clocks.
+  void join(const Clock& other);
   bool knows(const Clock& other) const;
 
  private:
