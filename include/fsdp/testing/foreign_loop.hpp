@@ -149,6 +149,9 @@ void check_foreign_gradients() {
   for (const OptimizerGroup& group : unit_options.groups)
     if (group.frozen)
       for (const Parameter& parameter : parameters_of(group, Loop::units())) frozen.push_back(parameter.name);
+  const auto trains = [&](const ForeignRun<RunTimeAny>& run, const Parameter& parameter) {
+    return !matches_any(frozen, parameter.name) && !matches_any(run.frozen, parameter.name);
+  };
   auto begin = detail::run_of(2, 1);
   begin.steps = {};
   const auto first = detail::trained<Loop>(begin);
@@ -158,9 +161,9 @@ void check_foreign_gradients() {
     for (const Unit& unit : Loop::units())
       for (const Parameter& parameter : unit.parameters) {
         const std::string& name = parameter.name;
-        const bool trains = !matches_any(frozen, name) && !matches_any(run.frozen, name);
-        if (found && unit.gathered && trains == (found->weights.at(name) == first->weights.at(name)))
-          good = fail(asked, run, name, trains ? " is as it was" : " is frozen, and has changed");
+        const bool changes = trains(run, parameter);
+        if (found && unit.gathered && changes == (found->weights.at(name) == first->weights.at(name)))
+          good = fail(asked, run, name, changes ? " is as it was" : " is frozen, and has changed");
       }
     return good;
   };
@@ -169,18 +172,15 @@ void check_foreign_gradients() {
     auto run = detail::run_of(2, 1);
     run.frozen_unit = unit.name;
     for (const Parameter& parameter : unit.parameters) run.frozen.push_back(parameter.name);
-    const std::vector<Parameter> all = distinct_parameters(Loop::units());
-    const auto trains = [&](const Parameter& own) {
-      return !matches_any(frozen, own.name) && !matches_any(run.frozen, own.name);
-    };
-    if (good && unit.gathered && !unit.parameters.empty() && std::ranges::any_of(all, trains)) good = check(run);
+    const auto others = distinct_parameters(Loop::units());
+    if (good && unit.gathered && !unit.parameters.empty() &&
+        std::ranges::any_of(others, [&](const Parameter& own) { return trains(run, own); }))
+      good = check(run);
   }
 }
 
-/// Checks that the contribution of a piece is divided by the samples of the step: a step of one piece is compared with
-/// steps of two and of six. If pieces divide the samples of a step among them, all steps have the same loss and
-/// gradients. If each piece has its own samples, loss and gradients of the first piece shrink by the same factor as
-/// other pieces are added.
+/// Checks that the contribution of a piece is divided by the samples of the step: compares a step of one piece with
+/// steps of two and of six.
 template <class Loop>
 void check_foreign_shares() {
   constexpr std::string_view asked =

@@ -200,10 +200,11 @@ void check_model_gradients(std::string_view where, int ranks, const ModelTask<Mo
         const double gradient =
             mine ? static_cast<double>(module.shards()[p].gradient.data()[value - module.shards()[p].main.data()]) : 0;
         const float before = value != nullptr ? *value : 0, h = 4e-3f;
-        if (value != nullptr) *value = before + h;
-        const double above = evaluate();
-        if (value != nullptr) *value = before - h;
-        const double below = evaluate();
+        const auto loss_at = [&](float moved_to) {
+          if (value != nullptr) *value = moved_to;
+          return evaluate();
+        };
+        const double above = loss_at(before + h), below = loss_at(before - h);
         if (value != nullptr) *value = before;
         if (!mine) continue;
         const double expected = (above - below) / (2 * static_cast<double>(h));

@@ -21,7 +21,6 @@
 
 #include <gtest/gtest.h>
 
-#include <tessera/fsdp/core/has_member.hpp>
 #include <tessera/fsdp/optim/optimizer.hpp>
 #include <tessera/fsdp/testing/optimizer_runs.hpp>
 #include <tessera/fsdp/testing/optimizer_updates.hpp>
@@ -32,15 +31,6 @@ namespace fsdp::testing {
 namespace detail {
 
 FSDP_TESTED_VALUES(optimizers, optimizer, constants, Optimizer)
-
-/// Returns cases with frozen and with merged units, and with a tied weight.
-inline std::vector<StrategyCase> optimizer_cases() {
-  return {{.ranks = 2},
-          {.ranks = 3},
-          {.ranks = 3, .tied = true},
-          {.ranks = 2, .units = {.blocks_per_unit = 2}},
-          {.ranks = 3, .units = {.frozen = {"model.layers.1.*"}}}};
-}
 
 /// Trains. An error of the run is a failure, and nullopt is returned.
 inline std::optional<RunResult> trained(std::string_view asked, const Where& where, const AnyOptimizer& optimizer,
@@ -60,7 +50,12 @@ inline void check_optimizer_on_shards(const AnyOptimizer& optimizer, double lr =
   constexpr std::string_view asked =
       "ranks that step their shards alone (whole tensors, with Grain::tensors) have the losses, weights and states of "
       "ranks that step everything, to the bit";
-  for (const StrategyCase& how : detail::optimizer_cases()) {
+  const std::vector<StrategyCase> cases = {{.ranks = 2},
+                                           {.ranks = 3},
+                                           {.ranks = 3, .tied = true},
+                                           {.ranks = 2, .units = {.blocks_per_unit = 2}},
+                                           {.ranks = 3, .units = {.frozen = {"model.layers.1.*"}}}};
+  for (const StrategyCase& how : cases) {
     const std::string where = how.in_words();
     const OptimizerRun all{.place = OptimizerPlace::replicated, .how = how, .lr = lr};
     const auto expected = detail::trained(asked, where, optimizer, all);

@@ -12,8 +12,6 @@
 #include <utility>
 #include <vector>
 
-#include <tessera/fsdp/core/error.hpp>
-
 namespace fsdp::testing {
 
 /// The memory of values that collectives access. While `shared` is set, it provides that memory (a communicator's
