@@ -254,11 +254,8 @@ inline bool expect_same_outputs(std::string_view asked, std::string_view where, 
 /// Calls expect(case) for every case until one fails. An error of a case is a failure.
 void each_case(std::string_view asked, const std::vector<OperationCase>& cases, auto expect) {
   if (cases.empty()) fail(asked, "cases()", "there is none");
-  for (const OperationCase& one : cases) {
-    bool good = false;
-    report_errors(asked, one.words, [&] { good = expect(one); });
-    if (!good) return;
-  }
+  for (const OperationCase& one : cases)
+    if (!report_errors(asked, one.words, [&] { return expect(one); })) return;
 }
 
 /// Calls expect(case, run, where) for a run of every case on every team, in the same way.

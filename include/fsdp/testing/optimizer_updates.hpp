@@ -70,8 +70,8 @@ class OptimizerPiece {
     main_.set([&](std::int64_t i) { return static_cast<float>(number_at(1, begin + i)); });
     gradient_ = {shape, std::numeric_limits<float>::quiet_NaN()};
     if constexpr (has_model) model_ = {shape, Compute(55.0f)};
-    states_.assign(optimizer.states(parameter).size(), {shape, 33.0f});
-    for (auto& state : states_) state.set([](std::int64_t) { return 0.0f; });
+    while (states_.size() < optimizer.states(parameter).size())  // a copy would not be aligned
+      states_.emplace_back(shape, 33.0f).set([](std::int64_t) { return 0.0f; });
   }
   OptimizerPiece(const O& optimizer, const Parameter& parameter)
       : OptimizerPiece(optimizer, parameter, 0, parameter.shape.numel()) {}

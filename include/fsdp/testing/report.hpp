@@ -132,10 +132,11 @@ std::string expect_error(std::string_view asked, const Where& where, std::string
   return "";
 }
 
-/// Runs a part of a check. Returns whether it ended without an error. An error is a failure, whose message begins with
-/// `ended`. `where` is the case.
+/// Runs a part of a check. Returns its result if it has one, or true. An error is a failure, whose message begins with
+/// `ended`, and false is returned.
 bool report_errors(std::string_view asked, const Where& where, auto part, std::string_view ended = "an error: ") {
   try {
+    if constexpr (std::is_same_v<decltype(part()), bool>) return part();
     part();
     return true;
   } catch (const std::exception& error) {

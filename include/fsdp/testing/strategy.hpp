@@ -74,10 +74,8 @@ void check_runs(std::string_view asked, const auto& strategy, auto expect) {
   for (const StrategyCase& how : strategy_cases()) {
     if (!takes_ranks(strategy, how.ranks)) continue;
     ++tried;
-    bool good = false;
-    report_errors(
-        asked, how, [&] { good = expect(how); }, ended_with_error);
-    if (!good) return;
+    const auto run = [&] { return expect(how); };
+    if (!report_errors(asked, how, run, ended_with_error)) return;
   }
   if (tried == 0) fail(asked, "1 to 4 ranks", "ranks_per_group() divides none of them");
 }
