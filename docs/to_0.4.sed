@@ -105,3 +105,7 @@ s#<tessera/fsdp/optim/full_states\.hpp>#<tessera/fsdp/optim/sharded_optimizer.hp
 s#<tessera/fsdp/precision/loss_scale\.hpp>#<tessera/fsdp/precision/policies.hpp>#
 s#<tessera/comm/(checks|pending)\.hpp>#<tessera/comm/collectives.hpp>#
 s#<tessera/comm/(threads_rank|thread_ranks)\.hpp>#<tessera/comm/threads.hpp>#
+s#<tessera/fsdp/testing/suite\.hpp>#<tessera/fsdp/testing/report.hpp>#
+s#<tessera/fsdp/testing/numbers\.hpp>#<tessera/fsdp/testing/guarded.hpp>#
+s#<tessera/fsdp/testing/operation_cases\.hpp>#<tessera/fsdp/testing/operation.hpp>#
+s#\b(ForeignRunResult|ModelRunResult|StrategyRun)\b#RunResult#g
