@@ -103,6 +103,12 @@ s#<tessera/fsdp/optim/adamw\.hpp>#<tessera/fsdp/optim/optimizer.hpp>#
 s#<tessera/fsdp/optim/sgd\.hpp>#<tessera/fsdp/optim/optimizer.hpp>#
 s#<tessera/fsdp/optim/full_states\.hpp>#<tessera/fsdp/optim/sharded_optimizer.hpp>#
 s#<tessera/fsdp/precision/loss_scale\.hpp>#<tessera/fsdp/precision/policies.hpp>#
+s#<tessera/comm/(checks|pending)\.hpp>#<tessera/comm/collectives.hpp>#
+s#<tessera/comm/(threads_rank|thread_ranks)\.hpp>#<tessera/comm/threads.hpp>#
+s#<tessera/fsdp/testing/suite\.hpp>#<tessera/fsdp/testing/report.hpp>#
+s#<tessera/fsdp/testing/numbers\.hpp>#<tessera/fsdp/testing/guarded.hpp>#
+s#<tessera/fsdp/testing/operation_cases\.hpp>#<tessera/fsdp/testing/operation.hpp>#
+s#\b(ForeignRunResult|ModelRunResult|StrategyRun)\b#RunResult#g
 s#\bStepReplay\((.*)\)\.run\(\)#replay_step(\1)#
 s#<tessera/trainer/run/same_bits\.hpp>#<tessera/trainer/run/run_record.hpp>#
 s#<tessera/trainer/run/estimated_step\.hpp>#<tessera/trainer/run/planned_step.hpp>#
