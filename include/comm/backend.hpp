@@ -17,6 +17,7 @@
 #include <exception>
 #include <memory>
 #include <span>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -97,6 +98,21 @@ class TransferRequest {
   int exceptions_ = 0;  ///< number of exceptions in flight at construction
   State state_ = State::started;
 };
+
+/// Reduces the rows of `gathered` (one per rank, values.size() each) into `values`, in rank order.
+template <class T>
+void combine_in_rank_order(std::span<const std::type_identity_t<T>> gathered, Reduction reduction,
+                           std::span<T> values) {
+  std::copy_n(gathered.begin(), values.size(), values.begin());
+  for (std::size_t at = values.size(); at < gathered.size(); ++at) {
+    T& value = values[at % values.size()];
+    switch (reduction) {
+      case Reduction::sum: value += gathered[at]; break;
+      case Reduction::max: value = std::max(value, gathered[at]); break;
+      case Reduction::min: value = std::min(value, gathered[at]); break;
+    }
+  }
+}
 
 /// Prepares a collective of small values in host memory.
 template <class Core>
@@ -194,15 +210,7 @@ class Backend {
     std::vector<T> gathered(values.size() * static_cast<std::size_t>(size()));
     gather_values(*core_, std::as_bytes(values), std::as_writable_bytes(std::span(gathered)),
                   type + 2 * static_cast<int>(reduction));
-    std::copy_n(gathered.begin(), values.size(), values.begin());
-    for (std::size_t at = values.size(); at < gathered.size(); ++at) {
-      T& value = values[at % values.size()];
-      switch (reduction) {
-        case Reduction::sum: value += gathered[at]; break;
-        case Reduction::max: value = std::max(value, gathered[at]); break;
-        case Reduction::min: value = std::min(value, gathered[at]); break;
-      }
-    }
+    combine_in_rank_order<T>(gathered, reduction, values);
   }
 
   std::unique_ptr<Core> core_;

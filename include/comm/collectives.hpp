@@ -130,6 +130,8 @@ class Pending {
   Pending() = default;
   Pending(typename C::Request request, Monitor& monitor, const Record& record)
       : request_(std::move(request)), monitor_(&monitor), record_(record) {}
+  Pending(Pending&& other) noexcept = default;
+  Pending& operator=(Pending&& other) noexcept = default;
 
   /// Makes progress and returns whether the collective is complete.
   bool test() {
@@ -170,14 +172,14 @@ class Pending {
 
 namespace detail {
 
-/// Enters a collective that copies `copied` bytes, and calls `call`. Returns the Pending of the Request that it
-/// returns, if it returns one.
-template <Communicator C, class Call>
-auto run(C& c, const Entered& entered, std::int64_t copied, const Call& call) {
+/// Enters a collective, counts the `copied()` bytes that it copies, and calls `call`. Returns the Pending of the
+/// Request that it returns, if it returns one. `copied` is called after `enter`, which throws if the bytes overflow.
+template <Communicator C, class Copied, class Call>
+auto run(C& c, const Entered& entered, const Copied& copied, const Call& call) {
   const Record record =
       enter(c.monitor(), c.rank(), c.size(), entered,
             [&](std::span<const std::byte> mine, std::span<std::byte> all) { c.gather_bytes(mine, all); });
-  c.monitor().totals.copied_bytes += copied;
+  c.monitor().totals.copied_bytes += copied();
   if constexpr (std::is_void_v<std::invoke_result_t<const Call&>>)
     watch(c.monitor(), record, call);
   else
@@ -202,8 +204,8 @@ template <Communicator C, class Segments>
   const auto list = detail::view_of(segments);
   const detail::Sizes sizes =
       detail::sizes_of(list, c.rank(), c.size(), {.op = Op::all_gather, .dtype = dtype_of<T>(), .label = label});
-  const std::int64_t copied = sizes.elements - sizes.own_elements + sizes.own_copied;
-  return detail::run(c, sizes, copied * size_of(sizes.dtype), [&] { return c.all_gather(list); });
+  const auto copied = [&] { return (sizes.elements - sizes.own_elements + sizes.own_copied) * size_of(sizes.dtype); };
+  return detail::run(c, sizes, copied, [&] { return c.all_gather(list); });
 }
 
 /// Sends every piece of every rank's `send` to its rank, into its place in that rank's `receive`.
@@ -224,7 +226,8 @@ template <Communicator C, class Exchanges>
       counts.insert(counts.end(), exchange.receive_counts.begin(), exchange.receive_counts.end());
     }
   sizes.exchanged = counts;
-  return detail::run(c, sizes, sizes.elements * size_of(sizes.dtype), [&] { return c.all_to_all(list); });
+  const auto copied = [&] { return sizes.elements * size_of(sizes.dtype); };
+  return detail::run(c, sizes, copied, [&] { return c.all_to_all(list); });
 }
 
 /// Sums this rank's piece of all ranks' `full`. `write` specifies whether `local` is overwritten or each contribution
@@ -239,7 +242,8 @@ template <class Wire, Communicator C, class Segments>
   const detail::Entered entered{
       .op = Op::reduce_scatter, .dtype = dtype_of<Wire>(), .label = label, .variant = detail::variant_of(write, order)};
   const detail::Sizes sizes = detail::sizes_of(list, c.rank(), c.size(), entered, write);
-  return detail::run(c, sizes, sizes.own_elements * (c.size() - 1) * size_of(sizes.dtype), [&] {
+  const auto copied = [&] { return sizes.own_elements * (c.size() - 1) * size_of(sizes.dtype); };
+  return detail::run(c, sizes, copied, [&] {
     if constexpr (requires { c.template reduce_scatter<Wire>(list, write, contributions, order); })
       return c.template reduce_scatter<Wire>(list, write, contributions, order);
     else if constexpr (requires { c.template reduce_scatter<Wire>(list, write, contributions); })
@@ -257,9 +261,11 @@ template <class Wire, Communicator C, class Segments>
   const std::span<const Segment<float>> list = detail::view_of(segments);
   const detail::Sizes sizes =
       detail::sizes_of(list, c.rank(), c.size(), {.op = Op::all_reduce, .dtype = dtype_of<Wire>(), .label = label});
-  const std::int64_t summed = sizes.own_elements * (c.size() - 1) * size_of(sizes.dtype);
-  const std::int64_t gathered = (sizes.elements - sizes.own_elements) * size_of(DType::f32);
-  return detail::run(c, sizes, summed + gathered, [&] { return c.template all_reduce<Wire>(list); });
+  const auto copied = [&] {
+    return sizes.own_elements * (c.size() - 1) * size_of(sizes.dtype) +
+           (sizes.elements - sizes.own_elements) * size_of(DType::f32);
+  };
+  return detail::run(c, sizes, copied, [&] { return c.template all_reduce<Wire>(list); });
 }
 
 /// Reduces a few values (double or std::int64_t) over all ranks, in rank order, into every rank's `values`. Blocks.
@@ -272,7 +278,8 @@ void reduce(C& c, std::span<T> values, Reduction reduction, Label label = {}) {
                                 .label = label,
                                 .segments = 1,
                                 .variant = static_cast<std::uint8_t>(reduction)};
-  detail::run(c, entered, count * (c.size() - 1) * size_of(entered.dtype), [&] { c.reduce(values, reduction); });
+  const auto copied = [&] { return count * (c.size() - 1) * size_of(entered.dtype); };
+  detail::run(c, entered, copied, [&] { c.reduce(values, reduction); });
 }
 
 /// Returns the sum of one value over all ranks, added in rank order.
@@ -288,8 +295,9 @@ void broadcast(C& c, std::span<std::byte> bytes, int root, Label label = {}) {
   require(root >= 0 && root < c.size(), "broadcast: rank ", root, " of ", c.size(), " is not there");
   const auto count = static_cast<std::int64_t>(bytes.size());
   const auto variant = static_cast<std::uint8_t>(root);
-  detail::run(c, {.op = Op::broadcast, .elements = count, .label = label, .segments = 1, .variant = variant},
-              c.rank() == root ? 0 : count, [&] { c.broadcast(bytes, root); });
+  detail::run(
+      c, {.op = Op::broadcast, .elements = count, .label = label, .segments = 1, .variant = variant},
+      [&] { return c.rank() == root ? 0 : count; }, [&] { c.broadcast(bytes, root); });
 }
 
 /// Gathers every rank's `mine` into `all`, in rank order. All ranks pass the same size. Blocks.
@@ -298,14 +306,16 @@ void gather_bytes(C& c, std::span<const std::byte> mine, std::span<std::byte> al
   require(all.size() == mine.size() * static_cast<std::size_t>(c.size()), "gather_bytes: ", all.size(),
           " bytes were given for ", c.size(), " ranks of ", mine.size(), " bytes each");
   const auto count = static_cast<std::int64_t>(all.size());
-  detail::run(c, {.op = Op::gather_bytes, .elements = count, .label = label, .segments = 1}, count,
-              [&] { c.gather_bytes(mine, all); });
+  detail::run(
+      c, {.op = Op::gather_bytes, .elements = count, .label = label, .segments = 1}, [&] { return count; },
+      [&] { c.gather_bytes(mine, all); });
 }
 
 /// Returns when all ranks have called it.
 template <Communicator C>
 void barrier(C& c, Label label = {}) {
-  detail::run(c, {.op = Op::barrier, .label = label}, 0, [&] { c.barrier(); });
+  detail::run(
+      c, {.op = Op::barrier, .label = label}, [] { return 0; }, [&] { c.barrier(); });
 }
 
 /// Makes the next collective of `c` start after `event`. Several calls accumulate: it then starts after all of the

@@ -42,12 +42,15 @@ struct Calls {
   std::int64_t calls = 0;
   std::int64_t bytes = 0;  ///< total bytes of whole buffers, with the pieces of all ranks: the sum of Record::bytes
 
-  /// Adds both numbers.
+  /// Add and subtract both numbers.
+  /// @{
   constexpr Calls& operator+=(const Calls& other) {
     calls += other.calls;
     bytes += other.bytes;
     return *this;
   }
+  constexpr Calls& operator-=(const Calls& other) { return *this += {-other.calls, -other.bytes}; }
+  /// @}
   friend constexpr bool operator==(const Calls&, const Calls&) = default;
 };
 
@@ -72,7 +75,7 @@ struct Traffic {
     return *this;
   }
   friend constexpr Traffic operator-(Traffic later, const Traffic& earlier) {
-    for (const Op op : all_ops) later[op] += {-earlier[op].calls, -earlier[op].bytes};
+    for (const Op op : all_ops) later[op] -= earlier[op];
     return later;
   }
   friend constexpr bool operator==(const Traffic&, const Traffic&) = default;

@@ -133,12 +133,13 @@ bool ThreadsRank::advance(const Transfer& transfer) {
   if (!has_reduced) {
     if (!all_published()) return false;
     for (int peer = 0; peer < size(); ++peer) static_cast<void>(active_transfer_of(peer));  // checks that all match
-    const Stopwatch copying(monitor_.totals.copy_seconds);
-    if (transfer.reduces())
+    if (transfer.reduces()) {
       sum_own_pieces(transfer);
-    else if (transfer.op == Op::broadcast && transfer.root != rank_)
+    } else if (transfer.op == Op::broadcast && transfer.root != rank_) {
+      const Stopwatch copying(monitor_.totals.copy_seconds);
       copy_bytes(transfer.segments[0].local, active_transfer_of(transfer.root).segments[0].local,
                  transfer.segments[0].count(0), monitor_.options.threads);
+    }
   }
   if (!has_reduced) set_finished(gathers_sums ? reduced_step : reduced_step + 1);
   // A peer that has summed its pieces does not read contributions any more: its piece may be read, and this rank's copy
@@ -179,6 +180,7 @@ bool ThreadsRank::all_published() const {
 }
 
 void ThreadsRank::sum_own_pieces(const Transfer& transfer) {
+  const Stopwatch copying(monitor_.totals.copy_seconds);
   for (int peer = 0; peer < size(); ++peer) join(transfer, peer);
   for (std::size_t index = 0; index < transfer.segments.size(); ++index) {
     const ByteSegment& segment = transfer.segments[index];

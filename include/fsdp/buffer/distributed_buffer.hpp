@@ -132,6 +132,16 @@ consteval void explain_change() {
 
 }  // namespace detail
 
+/// The change from the placements of From to those of To.
+template <class From, class To>
+inline constexpr Change change = change_of<typename From::At, typename To::At>();
+
+/// Returns the segments of a collective between a local and a full buffer of one layout.
+template <class T>
+std::vector<comm::Segment<T>> segments(const Layout& layout, T* local, T* full) {
+  return detail::segments_of<false>(layout, {}, local, full);
+}
+
 /// Chosen if no other overload accepts the call, which does not compile.
 /// @{
 template <class C, class T, class Device, Placement... F, Placement... G, class... Rest>

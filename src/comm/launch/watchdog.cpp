@@ -27,7 +27,8 @@ Watchdog::Watchdog(std::string whom, std::chrono::milliseconds limit) {
     std::unique_lock lock(mutex);
     std::condition_variable_any over;
     const auto is_over = [&] { return stop.stop_requested(); };
-    if (over.wait_until(lock, stop, deadline_after(Clock::now(), limit), is_over)) return;
+    // libstdc++ may return false for a stop that is requested just before it begins to wait.
+    if (over.wait_until(lock, stop, deadline_after(Clock::now(), limit), is_over) || is_over()) return;
     print_text(stderr, message(whom, " waited ", in_seconds(limit), " for the other ranks; the deadline is ",
                                in_seconds(limit), "\n"));
     ::_exit(ExitStatus::lost);
