@@ -23,3 +23,4 @@ s#<tessera/fsdp/core/gradient_view\.hpp>#<tessera/fsdp/core/tensor.hpp>#
 s#<tessera/fsdp/module/optimizer_group\.hpp>#<tessera/fsdp/module/units.hpp>#
 s#<tessera/comm/together\.hpp>#<tessera/comm/agreement.hpp>#
 s#<tessera/fsdp/training/optimizer_instances\.hpp>#<tessera/fsdp/training/run_time_optimizer.hpp>#
+s#<tessera/fsdp/execution/run_shape\.hpp>#<tessera/fsdp/execution/step_size.hpp>#

@@ -129,10 +129,9 @@ std::vector<std::vector<float>> logits(typename Model::Stack::Comm& communicator
   const auto sharding = strategy_of<typename Model::Stack::Sharding>(options);
   plan::Request request{.ranks = communicator.size(),
                         .rank = communicator.rank(),
-                        .sequences = 1,
-                        .shape = {.sequence_length = begun},
+                        .shape = {.size = {.sequence_length = begun}},
                         .purpose = Purpose::generate};
-  if (begun < options.sequence_length) request.shape.cached_rows = options.sequence_length;
+  if (begun < options.sequence_length) request.shape.size.cached_rows = options.sequence_length;
   const plan::Plan plan = plan::dry_run(model, sharding, options.tiling, request);
   ShardedModel<Model> module(communicator, model, sharding, train::planned_shape(request, plan), Purpose::generate);
   Executor<Model> executor(module);
@@ -187,14 +186,14 @@ void run_on_rank(typename Model::Stack::Comm& communicator, const RunOptions& op
   const auto sharding = strategy_of<typename Model::Stack::Sharding>(options);
   plan::Request request{.ranks = communicator.size(),
                         .rank = rank,
-                        .sequences = options.most_sequences,
-                        .fewer = options.fewer_sequences,
-                        .shape = {.sequence_length = options.sequence_length,
-                                  .micro_batches = options.micro_batches,
-                                  .ranks_per_sequence = options.ranks_per_sequence,
-                                  .middle_parts = options.middle_parts,
-                                  .digests = options.digests,
-                                  .verifies = options.verifies}};
+                        .shape = {.size = {.sequences = options.most_sequences,
+                                           .fewer = options.fewer_sequences,
+                                           .sequence_length = options.sequence_length,
+                                           .ranks_per_sequence = options.ranks_per_sequence,
+                                           .middle_parts = options.middle_parts,
+                                           .micro_batches = options.micro_batches,
+                                           .digests = options.digests,
+                                           .verifies = options.verifies}}};
   const plan::Plan plan = plan::dry_run(model, sharding, options.tiling, request, options.optimizer);
   ShardedModel<Model> module(communicator, model, sharding, train::planned_shape(request, plan));
   TestOptimizer<Model> optimizer(module, options.optimizer, {.clip = options.clip});

@@ -80,7 +80,7 @@ struct RunOptions {
   bool fewer_sequences = true;      ///< whether micro-batches, also of evaluations, may have fewer
   int ranks = 1;
   int ranks_per_sequence = 1;  ///< above 1 only on stacks chosen at run time
-  int middle_parts = 0;        ///< see RunShape
+  int middle_parts = 0;        ///< see StepSize
   int micro_batches = 1;
   int steps = 10;  ///< including the steps before `resume`
   tiling::RunTimeTiling tiling = {};

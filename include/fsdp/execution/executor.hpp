@@ -73,9 +73,9 @@ class Executor {
         computation_(made_computation()),
         stages_(module, computation_.blocks()),
         loss_block_(module.ledger(), device::MemoryKind::scratch,
-                    losses_of(module.shape()) * std::int64_t{sizeof(double)}),
-        loss_(reinterpret_cast<double*>(loss_block_.data()), {module.shape().micro_batches}),
-        loss_on_host_(module.shape().micro_batches) {
+                    losses_of(module.size()) * std::int64_t{sizeof(double)}),
+        loss_(reinterpret_cast<double*>(loss_block_.data()), {module.size().micro_batches}),
+        loss_on_host_(module.size().micro_batches) {
     context().poll = [](void* pass) { static_cast<Pass<Stack>*>(pass)->progress(); };
     computation_.show_streams(
         {.see = [](void* watch, const sharding::Task& task,
@@ -135,7 +135,7 @@ class Executor {
 
   /// Recomputes at most one micro-batch without changing the step's gradients and losses, so that its digests can be
   /// compared with the digests of a step's first micro-batch on some rank. The module must be planned for it
-  /// (RunShape::verifies). Collective.
+  /// (StepSize::verifies). Collective.
   void repeat(const UploadedBatches& micro_batch, float scale) {
     require(micro_batch.size() <= 1, "repeat: ", micro_batch.size(), " micro-batches are given; one at most");
     watch_.begin_repetition();
@@ -151,7 +151,7 @@ class Executor {
 
   /// Computes the logits [rows, V] of some rows of a batch with the pass of `evaluate`: each unit's weights are
   /// resharded after use, so that a training module can compute logits. The plan must have room for that many rows
-  /// (plan::Request::logit_rows).
+  /// (StepSize::logit_rows).
   void evaluate_logits(const Batch& batch, std::span<const std::int64_t> rows,
                        Tensor<Compute> out) requires(generates) {
     require(!rows.empty(), "evaluate_logits: no row is asked for");
@@ -161,7 +161,7 @@ class Executor {
   /// Computes the logits [T, V] of one sequence. Weights are gathered once and stay gathered. Targets are not read.
   void logits(const Batch& batch, Tensor<Compute> out) requires(generates) { logits(batch, {}, out); }
   /// Computes the logits [rows, V] of some rows of a batch, or of all rows if `rows` is empty. The plan must have room
-  /// for that many rows (plan::Request::logit_rows). If the module is planned for it (RunShape::cached_rows), blocks
+  /// for that many rows (StepSize::logit_rows). If the module is planned for it (StepSize::cached_rows), blocks
   /// fill the caches that next_logits reads.
   void logits(const Batch& batch, std::span<const std::int64_t> rows, Tensor<Compute> out) requires(generates) {
     using sharding::Pass;
@@ -185,11 +185,11 @@ class Executor {
   Computation made_computation() {
     const Model& model = module_.model();
     std::vector<Block> blocks = all_blocks(model);
-    typename Computation::Cache cache(module_.ledger(), blocks, module_.shape().cached_rows);
+    typename Computation::Cache cache(module_.ledger(), blocks, module_.size().cached_rows);
     return {{.arena = module_.arena(),
              .stream = module_.stream(),
              .plans = std::make_shared<nn::TilePlans>(*module_.shape().plans),
-             .sequence_length = module_.shape().sequence_length},
+             .sequence_length = module_.size().sequence_length},
             model.entry(),
             std::move(blocks),
             model.head(),
@@ -209,7 +209,7 @@ class Executor {
     }
     return blocks;
   }
-  static std::int64_t losses_of(const RunShape& shape) { return shape.micro_batches + (shape.verifies ? 1 : 0); }
+  static std::int64_t losses_of(const StepSize& size) { return size.micro_batches + (size.verifies ? 1 : 0); }
 
   void make_logits(sharding::Pass pass, const Batch& batch, std::span<const std::int64_t> rows, Tensor<Compute> out) {
     if constexpr (Stages::possible)

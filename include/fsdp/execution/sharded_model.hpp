@@ -10,7 +10,7 @@
 
 #include <tessera/fsdp/device/memory.hpp>
 #include <tessera/fsdp/device/offload.hpp>
-#include <tessera/fsdp/execution/run_shape.hpp>
+#include <tessera/fsdp/execution/step_size.hpp>
 #include <tessera/fsdp/execution/whole_sequences.hpp>
 #include <tessera/fsdp/module/sharded_module.hpp>
 
@@ -46,6 +46,7 @@ class ShardedModel : public ShardedModule<typename ModelT::Stack::WithoutTiling>
   /// @{
   const Model& model() const { return model_; }
   const RunShape& shape() const { return shape_; }
+  const StepSize& size() const { return shape_.size; }
   /// @}
   /// The arena of offloaded block inputs in host memory.
   typename Offload::Arena& offload_arena() { return offload_arena_; }
@@ -57,11 +58,11 @@ class ShardedModel : public ShardedModule<typename ModelT::Stack::WithoutTiling>
  private:
   static ModuleSettings settings_of(const UnitOptions& unit_options, const RunShape& shape, Purpose purpose) {
     return {.passes = {.unit_options = unit_options,
-                       .micro_batches = shape.micro_batches,
-                       .repeats = shape.verifies,
-                       .ranks_per_sequence = shape.ranks_per_sequence,
+                       .micro_batches = shape.size.micro_batches,
+                       .repeats = shape.size.verifies,
+                       .ranks_per_sequence = shape.size.ranks_per_sequence,
                        .purpose = purpose},
-            .threads = shape.threads,
+            .threads = shape.threads(),
             .arena_bytes = shape.activation_bytes,
             .step_work = shape.step_work};
   }

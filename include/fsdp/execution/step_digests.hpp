@@ -167,7 +167,7 @@ class StepDigests {
                       .first_backward = module_.first_backward(),
                       .groups = module_.sequence_group().count,
                       .group_size = module_.sequence_group().size,
-                      .micro_batches = module_.shape().micro_batches,
+                      .micro_batches = module_.size().micro_batches,
                       .pieces = module_.step_pieces(),
                       .changes = std::vector<bool>(static_cast<std::size_t>(units_))};
     for (const auto& group : module_.groups())
@@ -179,7 +179,7 @@ class StepDigests {
 
  private:
   /// Number of digests of streams.
-  std::int64_t streams() const { return 2 * units_ * module_.shape().micro_batches; }
+  std::int64_t streams() const { return 2 * units_ * module_.size().micro_batches; }
   template <class Piece>
   void add(const Piece& piece, Tensor<const float> values, std::int64_t first) {
     if (piece.owned)

@@ -9,9 +9,9 @@
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/only_if.hpp>
 #include <tessera/fsdp/core/tensor.hpp>
-#include <tessera/fsdp/execution/run_shape.hpp>
 #include <tessera/fsdp/execution/sharded_model.hpp>
 #include <tessera/fsdp/execution/step_digests.hpp>
+#include <tessera/fsdp/execution/step_size.hpp>
 #include <tessera/fsdp/execution/stream_probe.hpp>
 #include <tessera/fsdp/module/pass.hpp>
 #include <tessera/fsdp/sharding/strategies.hpp>
@@ -20,7 +20,8 @@ namespace fsdp {
 
 /// Throws InputError if a run verifies steps and its strategy does not cut steps into pieces.
 inline void check_verifies(const RunShape& shape, bool has_pieces) {
-  require<InputError>(has_pieces || !shape.verifies, "verification: each rank computes a piece of another one again, ",
+  require<InputError>(has_pieces || !shape.size.verifies,
+                      "verification: each rank computes a piece of another one again, ",
                       "and this strategy does not cut steps into pieces; take Reproducible");
 }
 
@@ -36,9 +37,9 @@ class StepWatch {
   /// `module` must outlive it. Throws InputError if the module is planned to verify and its strategy does not cut steps
   /// into pieces.
   StepWatch(Module& module, const Observer& next) : next_(next) {
-    if (module.shape().digests) steps_.emplace(module);
+    if (module.size().digests) steps_.emplace(module);
     if constexpr (may_verify) {
-      if (module.shape().verifies) first_.emplace(module), repeated_.emplace(module);
+      if (module.size().verifies) first_.emplace(module), repeated_.emplace(module);
     } else {
       check_verifies(module.shape(), false);
     }
@@ -83,7 +84,7 @@ class StepWatch {
     return next_;
   }
 
-  /// Returns the digests of the step if the module is planned for them (RunShape::digests), else nullptr.
+  /// Returns the digests of the step if the module is planned for them (StepSize::digests), else nullptr.
   StepDigests<Model>* steps() { return steps_ ? &*steps_ : nullptr; }
   /// Return the digests of the first micro-batch of a verified step, and of the micro-batch that was repeated last.
   /// @{

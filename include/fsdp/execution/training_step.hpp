@@ -95,7 +95,7 @@ class TrainingStep {
   using Pattern = decltype(std::declval<const Batch&>().pattern());
 
   void enqueue(const UploadedBatches& micro_batches, float scale, const std::function<void()>& before_update = {}) {
-    executor_.queue(micro_batches, scale, before_update != nullptr && module_.shape().verifies);
+    executor_.queue(micro_batches, scale, before_update != nullptr && module_.size().verifies);
     if (before_update) before_update();
     StepDigests<Model>* const digests = executor_.watch().steps();
     if (digests != nullptr) digests->add_gradients();

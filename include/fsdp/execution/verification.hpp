@@ -51,7 +51,7 @@ std::vector<std::string> hosts_of(const comm::Ranks& ranks);
 
 }  // namespace detail
 
-/// Verifies the training steps of an Executor whose module is planned for it (RunShape::verifies).
+/// Verifies the training steps of an Executor whose module is planned for it (StepSize::verifies).
 template <class Model>
 class Verification {
  public:

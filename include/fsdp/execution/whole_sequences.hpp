@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-#include <tessera/fsdp/execution/run_shape.hpp>
+#include <tessera/fsdp/execution/step_size.hpp>
 #include <tessera/fsdp/models/units_of.hpp>
 #include <tessera/fsdp/module/units.hpp>
 #include <tessera/fsdp/sharding/sequence.hpp>
@@ -29,12 +29,12 @@ struct WholeSequencesOf {
   static std::vector<Unit> units_of(const Model& model, const RunShape&) { return fsdp::units_of(model); }
   /// Throws InputError for a shape that cuts attention into parts.
   static void check(const Model&, const RunShape& shape, std::int64_t /*ranks*/) {
-    check_whole_sequences(shape.middle_parts);
+    check_whole_sequences(shape.size.middle_parts);
   }
   /// Returns the number of parts of attention.
   template <class Tiling>
   static int middle_parts(const Model&, const Tiling&, const RunShape& shape, std::int64_t /*rows*/) {
-    return std::max(shape.middle_parts, 1);
+    return std::max(shape.size.middle_parts, 1);
   }
 };
 

@@ -100,22 +100,23 @@ Plan dry_run_on_meta(const MetaModel& meta, const Sharding& sharding, const RunS
   if (request.purpose != Purpose::generate) counts_of_evaluation.emplace(communicator, module.ledger());
 
   using Batch = typename MetaModel::Batch;
+  const StepSize& size = request.size();
   const auto batch_of = [&](std::int64_t sequences) {
-    return module.model().unread_batch(sequences, request.shape.sequence_length);
+    return module.model().unread_batch(sequences, size.sequence_length);
   };
-  const Batch batch = batch_of(request.sequences);
-  const std::int64_t least = request.fewer ? 1 : request.sequences;
+  const Batch batch = batch_of(size.sequences);
+  const std::int64_t least = size.fewer ? 1 : size.sequences;
   const auto for_each_load = [&](std::int64_t fewest, auto pass) {
-    for (std::int64_t sequences = request.sequences; sequences >= fewest; --sequences)
-      nn::for_each_load(batch_of(sequences), request.shape.sequence_length, std::ref(pass));
+    for (std::int64_t sequences = size.sequences; sequences >= fewest; --sequences)
+      nn::for_each_load(batch_of(sequences), size.sequence_length, std::ref(pass));
   };
   // A smaller micro-batch is the first or the last of a step. The other micro-batches are full, which needs the most
   // memory for uploads.
   const auto train = [&](const Batch& one) {
-    const bool full = one.sequences == request.sequences;
-    std::vector<Batch> step(static_cast<std::size_t>(request.shape.micro_batches), full ? one : batch);
+    const bool full = one.sequences == size.sequences;
+    std::vector<Batch> step(static_cast<std::size_t>(size.micro_batches), full ? one : batch);
     step.front() = one;
-    executor.queue_training(step, 1.0f, request.shape.verifies);
+    executor.queue_training(step, 1.0f, size.verifies);
     if (full || step.size() == 1) return;
     step.front() = batch;
     step.back() = one;
@@ -155,9 +156,9 @@ Plan dry_run_on_meta(const MetaModel& meta, const Sharding& sharding, const RunS
     });
     recorder.record(&StepRecord::optimizer, [&] { optimizer.step(executor.loss(), {}); });
     if constexpr (may_verify)
-      if (request.shape.verifies) {
-        for_each_load(request.sequences, [&](const Batch& one) {  // in addition to the step's own micro-batches
-          const std::vector<Batch> step(static_cast<std::size_t>(request.shape.micro_batches), one);
+      if (size.verifies) {
+        for_each_load(size.sequences, [&](const Batch& one) {  // in addition to the step's own micro-batches
+          const std::vector<Batch> step(static_cast<std::size_t>(size.micro_batches), one);
           const auto held = executor.upload(step);
           executor.repeat(executor.upload({&one, 1}), 1.0f);
         });
@@ -168,12 +169,11 @@ Plan dry_run_on_meta(const MetaModel& meta, const Sharding& sharding, const RunS
       digests->add_weights();
     }
     for_each_load(least, evaluate);
-    if (request.logit_rows > 0) {
+    if (size.logit_rows > 0) {
       if constexpr (generates) {
-        const std::vector<std::int64_t> rows(static_cast<std::size_t>(request.logit_rows));
-        for_each_load(request.sequences, [&](const Batch& one) {
-          executor.evaluate_logits(one, rows, unbacked_logits(request.logit_rows));
-        });
+        const std::vector<std::int64_t> rows(static_cast<std::size_t>(size.logit_rows));
+        for_each_load(size.sequences,
+                      [&](const Batch& one) { executor.evaluate_logits(one, rows, unbacked_logits(size.logit_rows)); });
       } else {
         throw InputError(no_logits);
       }
@@ -183,25 +183,25 @@ Plan dry_run_on_meta(const MetaModel& meta, const Sharding& sharding, const RunS
     for_each_load(least, evaluate);
     result.bytes = module.peak_bytes();
   } else if constexpr (generates) {
-    if (request.logit_rows > 0) {
-      const std::vector<std::int64_t> rows(static_cast<std::size_t>(request.logit_rows));
-      executor.logits(batch, rows, unbacked_logits(request.logit_rows));
+    if (size.logit_rows > 0) {
+      const std::vector<std::int64_t> rows(static_cast<std::size_t>(size.logit_rows));
+      executor.logits(batch, rows, unbacked_logits(size.logit_rows));
     } else {
-      executor.logits(batch, unbacked_logits(request.sequences * request.shape.sequence_length));
+      executor.logits(batch, unbacked_logits(request.rows()));
     }
     if constexpr (Executor<MetaModel>::continues)
-      if (request.shape.cached_rows > 0) {
-        const auto last = static_cast<std::int32_t>(request.shape.cached_rows / request.sequences - 1);
-        const std::vector<std::int32_t> positions(static_cast<std::size_t>(request.sequences), last);
-        executor.next_logits(module.model().unread_batch(request.sequences, 1), positions,
-                             unbacked_logits(request.sequences));
+      if (size.cached_rows > 0) {
+        const auto last = static_cast<std::int32_t>(size.cached_rows / size.sequences - 1);
+        const std::vector<std::int32_t> positions(static_cast<std::size_t>(size.sequences), last);
+        executor.next_logits(module.model().unread_batch(size.sequences, 1), positions,
+                             unbacked_logits(size.sequences));
       }
     result.bytes = module.peak_bytes();
   } else {
     throw InputError(no_logits);
   }
   result.plans = executor.plans();
-  result.middle_parts = shape.middle_parts;
+  result.middle_parts = shape.size.middle_parts;
   result.activation_bytes = module.arena().peak();
   result.offloaded_activation_bytes = module.offload_arena().peak();
   result.offloaded_bytes = module.offloaded_bytes();
@@ -212,7 +212,7 @@ Plan dry_run_on_meta(const MetaModel& meta, const Sharding& sharding, const RunS
 
 /// Runs the request's purpose on Meta and returns what it takes: a training step with its optimizer, then an evaluation
 /// and the requested logits; or an evaluation; or generation. Every pass runs with all that a batch may carry
-/// (nn::for_each_load). With Request::fewer, training and evaluation run for every number of sequences up to the
+/// (nn::for_each_load). With StepSize::fewer, training and evaluation run for every number of sequences up to the
 /// request's, since fewer sequences may be cut into longer tiles.
 template <class Model, class Optimizer = optim::RunTimeOptimizer>
 Plan dry_run(const Model& model, const typename Model::Stack::Sharding& sharding,
@@ -222,8 +222,7 @@ Plan dry_run(const Model& model, const typename Model::Stack::Sharding& sharding
   if (request.scratch_bytes_for != nullptr) world.scratch_bytes_for = request.scratch_bytes_for;
   RunShape shape = request.shape;
   shape.plans = std::make_shared<const nn::TilePlans>(tiling);
-  shape.middle_parts =
-      SequencesOf<Model>::middle_parts(model, tiling, shape, request.sequences * shape.sequence_length);
+  shape.size.middle_parts = SequencesOf<Model>::middle_parts(model, tiling, shape, request.rows());
   using Meta = MetaTwin<Model, Optimizer>;
   const auto meta_sharding = described<typename Model::Stack, typename Meta::Stack>(sharding);
   return detail::dry_run_on_meta(Meta(model.config(), model.units()), meta_sharding, shape, request, world, with);
@@ -244,15 +243,15 @@ std::string tiling_text(const Model& model, typename Model::Stack::Tiling tiling
   using MetaModel = MetaTwin<Model>;
   using Meta = typename MetaModel::Stack::Device;
   auto arena = Meta::Arena::unbounded();
-  typename Meta::Stream stream(arena, request.shape.threads);
-  const int sharing = request.shape.ranks_per_sequence;  // the last rank that shares a sequence has the most rows
-  const nn::RowRange rows = nn::rows_of_part(request.sequences * request.shape.sequence_length, sharing - 1, sharing);
+  typename Meta::Stream stream(arena, request.shape.threads());
+  const int sharing = request.size().ranks_per_sequence;  // the last rank that shares a sequence has the most rows
+  const nn::RowRange rows = nn::rows_of_part(request.rows(), sharing - 1, sharing);
   nn::Context<typename MetaModel::Local> context{
       .arena = arena,
       .stream = stream,
       .plans = std::make_shared<nn::TilePlans>(tiling),
-      .sequences = sharing == 1 ? request.sequences : 1,
-      .sequence_length = sharing == 1 ? request.shape.sequence_length : rows.end - rows.begin};
+      .sequences = sharing == 1 ? request.size().sequences : 1,
+      .sequence_length = sharing == 1 ? request.size().sequence_length : rows.end - rows.begin};
   const MetaModel meta(model.config(), model.units());
   std::string text, last;
   for (int i = 0; i < meta.blocks(); ++i)
@@ -266,8 +265,7 @@ std::string tiling_text(const Model& model, typename Model::Stack::Tiling tiling
     });
   if constexpr (requires { meta.head().plan(context); })
     text += message("tiling: head, ", meta.head().plan(context), "\n");
-  const int parts =
-      SequencesOf<Model>::middle_parts(model, tiling, request.shape, request.sequences * request.shape.sequence_length);
+  const int parts = SequencesOf<Model>::middle_parts(model, tiling, request.shape, request.rows());
   if (parts > 1) text += message("tiling: attention in ", parts, " parts\n");
   return text;
 }

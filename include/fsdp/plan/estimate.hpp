@@ -25,11 +25,11 @@ Estimate estimate(const Model& model, typename Model::Stack::Sharding sharding, 
   StepRecord record;
   request.record = &record;
   const Plan plan = dry_run(model, sharding, tiling, request, with);
+  const StepSize& size = request.size();
   const int pieces = sharding::facts_of(sharding).pieces;
-  const std::int64_t batches =
-      pieces > 0 ? pieces : request.ranks / request.shape.ranks_per_sequence * request.shape.micro_batches;
-  const std::int64_t length = request.shape.sequence_length;
-  const double sequences = static_cast<double>(batches) * static_cast<double>(request.sequences);
+  const std::int64_t batches = pieces > 0 ? pieces : request.ranks / size.ranks_per_sequence * size.micro_batches;
+  const std::int64_t length = size.sequence_length;
+  const double sequences = static_cast<double>(batches) * static_cast<double>(size.sequences);
   const std::int64_t whole = checked_multiply(length, length);
   const std::int64_t squares =
       request.document_length > 0 ? std::llround(request.document_length * static_cast<double>(length)) : whole;

@@ -14,7 +14,7 @@
 
 #include <tessera/fsdp/core/checked.hpp>
 #include <tessera/fsdp/core/error.hpp>
-#include <tessera/fsdp/execution/run_shape.hpp>
+#include <tessera/fsdp/execution/step_size.hpp>
 #include <tessera/fsdp/nn/one_of.hpp>
 #include <tessera/fsdp/nn/stages.hpp>
 #include <tessera/fsdp/sequence/staged_block.hpp>
@@ -36,12 +36,12 @@ int parts_like_tiles(std::int64_t heads, std::int64_t rows, std::int64_t tile_ro
   return static_cast<int>(heads);
 }
 
-/// Returns shape.middle_parts, or if it is 0 the number that the tiling determines for micro-batches of `rows` rows:
+/// Returns size.middle_parts, or if it is 0 the number that the tiling determines for micro-batches of `rows` rows:
 /// one part unless it states a budget. Heads are not separated if common inputs would then be exchanged twice. Returns
 /// 1 for a model that cannot share sequences; check_shared_sequences reports the reason when the model is built.
 template <class Model, tiling::Tiling Tiling>
-int middle_parts(const Model& model, const Tiling& tiling, const RunShape& shape, std::int64_t rows) {
-  if (shape.middle_parts != 0 || shape.ranks_per_sequence == 1) return std::max(shape.middle_parts, 1);
+int middle_parts(const Model& model, const Tiling& tiling, const StepSize& size, std::int64_t rows) {
+  if (size.middle_parts != 0 || size.ranks_per_sequence == 1) return std::max(size.middle_parts, 1);
   if (!tiling::states_budget(tiling)) return 1;
   // Calls body(block, heads) for each block that defines its stages, with its heads on the first rank.
   const auto for_each_staged = [&](auto body) {
@@ -49,7 +49,7 @@ int middle_parts(const Model& model, const Tiling& tiling, const RunShape& shape
       nn::visit_kind(model.block(i), [&](const auto& of_model) {
         using nn::staged;
         if constexpr (requires { staged(of_model).shares(); })
-          body(staged(of_model), nn::HeadRange{0, staged(of_model).shares() / shape.ranks_per_sequence});
+          body(staged(of_model), nn::HeadRange{0, staged(of_model).shares() / size.ranks_per_sequence});
       });
   };
   // Returns the number of columns of a range: of its own inputs, and of common inputs.

@@ -94,7 +94,7 @@ class SequenceStages<Module> {
 
   /// Sets the context's length to the length of whole sequences, which an earlier micro-batch may have changed.
   void see_whole(Context& context) const {
-    if (on()) context.sequence_length = module_.shape().sequence_length;
+    if (on()) context.sequence_length = module_.size().sequence_length;
   }
   /// Returns this rank's rows of batches.
   template <class Batch>

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include <tessera/fsdp/core/error.hpp>
-#include <tessera/fsdp/execution/run_shape.hpp>
+#include <tessera/fsdp/execution/step_size.hpp>
 #include <tessera/fsdp/models/units_of.hpp>
 #include <tessera/fsdp/module/units.hpp>
 #include <tessera/fsdp/nn/one_of.hpp>
@@ -31,16 +31,16 @@ void check_row_wise(std::string_view what, int sharing) {
 }
 
 /// Returns the number of parts of attention; 1 if no dry run has determined it.
-inline int parts_of(const RunShape& shape) { return shape.middle_parts == 0 ? 1 : shape.middle_parts; }
+inline int parts_of(const StepSize& size) { return size.middle_parts == 0 ? 1 : size.middle_parts; }
 
-/// Throws InputError unless shape.ranks_per_sequence of `ranks` ranks can share each of the model's sequences: entry
-/// and head are row-wise, all blocks define stages, the ranks and parts divide their heads, and each rank has a row.
-/// ShardedModule checks the number of ranks and the stack.
+/// Throws InputError unless StepSize::ranks_per_sequence of `ranks` ranks can share each of the model's sequences:
+/// entry and head are row-wise, all blocks define stages, the ranks and parts divide their heads, and each rank has a
+/// row. ShardedModule checks the number of ranks and the stack.
 template <class Model>
 void check_shared_sequences(const Model& model, const RunShape& shape, std::int64_t ranks) {
-  const int sharing = shape.ranks_per_sequence;
-  if (sharing == 1) return check_whole_sequences(shape.middle_parts);
-  check_sequence_length(shape.sequence_length, sharing);
+  const int sharing = shape.size.ranks_per_sequence;
+  if (sharing == 1) return check_whole_sequences(shape.size.middle_parts);
+  check_sequence_length(shape.size.sequence_length, sharing);
   check_row_wise<typename Model::Entry>("entry", sharing);
   check_row_wise<typename Model::Head>("head", sharing);
   for (int i = 0; i < model.blocks(); ++i)
@@ -49,7 +49,7 @@ void check_shared_sequences(const Model& model, const RunShape& shape, std::int6
       if constexpr (requires { staged(block).shares(); }) {
         const std::int64_t heads = staged(block).shares();
         check_heads_of_sequence(heads, sharing, ranks);
-        check_middle_parts(heads / sharing, parts_of(shape));
+        check_middle_parts(heads / sharing, parts_of(shape.size));
       } else {
         throw InputError(message("sequence: ", sharing, " ranks are to share each sequence, and block ", i,
                                  " of this model does not state which of its stages mix tokens; state them ",
@@ -64,15 +64,15 @@ void check_shared_sequences(const Model& model, const RunShape& shape, std::int6
 template <class Model>
 std::vector<Unit> staged_units_of(const Model& model, const RunShape& shape) {
   std::vector<Unit> units = units_of(model);
-  if (shape.ranks_per_sequence == 1) return units;
+  if (shape.size.ranks_per_sequence == 1) return units;
   for (int i = 0; i < model.blocks(); ++i)
     nn::visit_kind(model.block(i), [&](const auto& block) {
       using nn::staged;
       if constexpr (requires { staged(block).shares(); })
-        if (const std::int64_t heads = staged(block).shares(), sharing = shape.ranks_per_sequence;
+        if (const std::int64_t heads = staged(block).shares(), sharing = shape.size.ranks_per_sequence;
             sharing > 0 && heads % sharing == 0)
-          check_middle_parts(heads / sharing, parts_of(shape));
-      units[static_cast<std::size_t>(i + 1)].stages = {.parts = parts_of(shape), .replays = nn::replays(block)};
+          check_middle_parts(heads / sharing, parts_of(shape.size));
+      units[static_cast<std::size_t>(i + 1)].stages = {.parts = parts_of(shape.size), .replays = nn::replays(block)};
     });
   return units;
 }

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include <tessera/fsdp/execution/run_shape.hpp>
+#include <tessera/fsdp/execution/step_size.hpp>
 #include <tessera/fsdp/module/units.hpp>
 #include <tessera/fsdp/sequence/instances.hpp>
 #include <tessera/fsdp/sequence/middle_parts.hpp>
@@ -31,7 +31,7 @@ struct SharedSequences {
   }
   template <class Tiling>
   static int middle_parts(const Model& model, const Tiling& tiling, const RunShape& shape, std::int64_t rows) {
-    return plan::middle_parts(model, tiling, shape, rows);
+    return plan::middle_parts(model, tiling, shape.size, rows);
   }
   /// @}
 };

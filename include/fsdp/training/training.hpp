@@ -93,9 +93,11 @@ class Training {
   void queue(std::span<const Batch> micro_batches, float scale, const device::StepInputs& inputs, bool alike,
              const std::function<void()>& before_update = {}) {
     for (const Batch& batch : micro_batches)
-      require(batch.sequences == request_.sequences || (request_.fewer && batch.sequences < request_.sequences),
+      require(batch.sequences == request_.size().sequences ||
+                  (request_.size().fewer && batch.sequences < request_.size().sequences),
               "training: a micro-batch has ", batch.sequences, " sequences, and steps were planned for ",
-              request_.sequences, request_.fewer ? " at most" : "; plan them with StepSize{.fewer = true}");
+              request_.size().sequences,
+              request_.size().fewer ? " at most" : "; plan them with StepSize{.fewer = true}");
     step_.queue(micro_batches, scale, inputs, alike, before_update);
   }
 

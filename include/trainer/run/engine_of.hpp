@@ -230,7 +230,7 @@ class EngineOf final : public Engine {
     start.seed = options_.seed;
     start.world = ranks_.size();
     start.ranks_per_sequence = options_.sequence.ranks;
-    start.threads = training_.request().shape.threads;
+    start.threads = training_.request().shape.threads();
     start.instruction_set = device::arithmetic();
     start.parameters = parameter_count(model_);
     start.trained = trained_count(model_);

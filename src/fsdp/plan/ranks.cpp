@@ -79,8 +79,8 @@ bool loads_ranks_alike(GroupList groups, int ranks, RowsOfRanks rows) {
 namespace detail {
 
 std::vector<std::int64_t> rows_of_ranks(const Request& request) {
-  const int sharing = request.shape.ranks_per_sequence;
-  const std::int64_t rows = request.sequences * request.shape.sequence_length;
+  const int sharing = request.size().ranks_per_sequence;
+  const std::int64_t rows = request.rows();
   std::vector<std::int64_t> list;
   for (int rank = 0; rows % sharing != 0 && rank < request.ranks; ++rank) {
     const nn::RowRange own = nn::rows_of_part(rows, rank % sharing, sharing);
