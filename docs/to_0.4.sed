@@ -24,3 +24,7 @@ s#<tessera/fsdp/module/optimizer_group\.hpp>#<tessera/fsdp/module/units.hpp>#
 s#<tessera/comm/together\.hpp>#<tessera/comm/agreement.hpp>#
 s#<tessera/fsdp/training/optimizer_instances\.hpp>#<tessera/fsdp/training/run_time_optimizer.hpp>#
 s#<tessera/fsdp/execution/run_shape\.hpp>#<tessera/fsdp/execution/step_size.hpp>#
+s#<tessera/fsdp/execution/(step_digest|step_digests|step_watch|verification)\.hpp>#<tessera/fsdp/verification/\1.hpp>#
+s#<tessera/fsdp/execution/stream_probe\.hpp>#<tessera/fsdp/execution/step_hooks.hpp>#
+s#<tessera/fsdp/execution/offloaded_inputs\.hpp>#<tessera/fsdp/execution/unit_streams.hpp>#
+s#<tessera/fsdp/execution/unit_tensors\.hpp>#<tessera/fsdp/execution/unit_computation.hpp>#

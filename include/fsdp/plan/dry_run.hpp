@@ -16,13 +16,11 @@
 
 #include <tessera/comm/simulated.hpp>
 #include <tessera/fsdp/core/error.hpp>
-#include <tessera/fsdp/core/only_if.hpp>
 #include <tessera/fsdp/device/meta.hpp>
 #include <tessera/fsdp/execution/count_exchange.hpp>
 #include <tessera/fsdp/execution/executor.hpp>
 #include <tessera/fsdp/execution/sharded_model.hpp>
-#include <tessera/fsdp/execution/step_watch.hpp>
-#include <tessera/fsdp/execution/verification.hpp>
+#include <tessera/fsdp/execution/step_hooks.hpp>
 #include <tessera/fsdp/execution/whole_sequences.hpp>
 #include <tessera/fsdp/module/meta_stack.hpp>
 #include <tessera/fsdp/optim/instances.hpp>
@@ -33,7 +31,25 @@
 #include <tessera/fsdp/plan/step_record.hpp>
 #include <tessera/fsdp/plan/step_recorder.hpp>
 
-namespace fsdp::plan {
+namespace fsdp {
+
+struct WatchedSteps;  // tessera/fsdp/verification/verification.hpp
+
+/// For a Training whose steps are neither digested nor verified. The alternative is WatchedSteps.
+struct UnwatchedSteps {
+  template <class Model>
+  struct Of {
+    /// Watches the steps of a dry run's executor. `has_pieces`: whether the strategy cuts steps into pieces. Throws
+    /// LogicError here if steps are to be digested or verified.
+    Of(ShardedModel<Model>& module, Executor<Model>&, bool /*has_pieces*/) { check_unwatched_plan(module.size()); }
+    /// Repeats micro-batches as a verification does, and keeps digests of weights and states. `for_each_load(pass)`
+    /// calls pass(batch) with every full load.
+    template <class ForEachLoad, class Optimizer>
+    void verify(const ForEachLoad&, const Optimizer&) {}
+  };
+};
+
+namespace plan {
 
 /// The tasks of a module's training pass, and their names.
 struct PlannedSchedule {
@@ -77,7 +93,7 @@ PlannedSchedule schedule_on_meta(const MetaModel& meta, const Sharding& sharding
 }
 
 /// See dry_run. `shape`: the request's, with tile plans and parts of attention; `world`: of the request's rank.
-template <class MetaModel, class Sharding, class Optimizer>
+template <class Watch, class MetaModel, class Sharding, class Optimizer>
 Plan dry_run_on_meta(const MetaModel& meta, const Sharding& sharding, const RunShape& shape, const Request& request,
                      const comm::SimulatedWorld& world, const Optimizer& with) {
   typename MetaModel::Stack::Comm communicator(world, {.record = request.record != nullptr});
@@ -87,14 +103,14 @@ Plan dry_run_on_meta(const MetaModel& meta, const Sharding& sharding, const RunS
     for (const int rank : ranks_to_try(module, request, with)) {
       comm::SimulatedWorld other = world;
       other.rank = rank;
-      most.add(dry_run_on_meta(meta, sharding, shape, most.request_of(rank), other, with));
+      most.add(dry_run_on_meta<Watch>(meta, sharding, shape, most.request_of(rank), other, with));
     }
     return most.plan(loads_ranks_alike(module.group_list(), request.ranks, rows_of_ranks(request)));
   }
   StepRecorder recorder(request.record);
   if (request.record != nullptr) recorder.watch(watched(module));
-  check_verifies(shape, sharding.stack_limits().has_pieces);
   Executor<MetaModel> executor(module, recorder.observer());
+  typename Watch::template Of<MetaModel> watch(module, executor, sharding.stack_limits().has_pieces);
   std::optional<CountExchange<typename MetaModel::Stack::Comm>> counts_of_training, counts_of_evaluation;
   if (request.purpose == Purpose::train) counts_of_training.emplace(communicator, module.ledger());
   if (request.purpose != Purpose::generate) counts_of_evaluation.emplace(communicator, module.ledger());
@@ -138,9 +154,6 @@ Plan dry_run_on_meta(const MetaModel& meta, const Sharding& sharding, const RunS
   Plan result{.rank = request.rank, .residency = module.residency()};
   if (request.purpose == Purpose::train) {
     optim::ShardedOptimizer<typename ShardedModel<MetaModel>::Stack, Optimizer> optimizer(module, with);
-    constexpr bool may_verify = StepWatch<MetaModel>::may_verify;
-    // Kept alive until its bytes are counted.
-    [[maybe_unused]] OnlyIf<may_verify, std::optional<RestingDigests<MetaModel, decltype(optimizer)>>> resting;
     module.stream().counters.matmuls = request.matmuls;
     recorder.record(&StepRecord::counts, [&] {
       if (request.record != nullptr) counts_of_training->start([] { return BatchCounts{}; });
@@ -155,19 +168,9 @@ Plan dry_run_on_meta(const MetaModel& meta, const Sharding& sharding, const RunS
       module.stream().counters.matmuls = nullptr;
     });
     recorder.record(&StepRecord::optimizer, [&] { optimizer.step(executor.loss(), {}); });
-    if constexpr (may_verify)
-      if (size.verifies) {
-        for_each_load(size.sequences, [&](const Batch& one) {  // in addition to the step's own micro-batches
-          const std::vector<Batch> step(static_cast<std::size_t>(size.micro_batches), one);
-          const auto held = executor.upload(step);
-          executor.repeat(executor.upload({&one, 1}), 1.0f);
-        });
-        resting.emplace(module, optimizer).keep();
-      }
-    if (auto* const digests = executor.watch().steps()) {
-      digests->add_gradients();
-      digests->add_weights();
-    }
+    watch.verify([&](auto pass) { for_each_load(size.sequences, pass); }, optimizer);
+    executor.hooks().call(&Executor<MetaModel>::Hooks::after_pass);
+    executor.hooks().call(&Executor<MetaModel>::Hooks::after_update);
     for_each_load(least, evaluate);
     if (size.logit_rows > 0) {
       if constexpr (generates) {
@@ -213,10 +216,12 @@ Plan dry_run_on_meta(const MetaModel& meta, const Sharding& sharding, const RunS
 /// Runs the request's purpose on Meta and returns what it takes: a training step with its optimizer, then an evaluation
 /// and the requested logits; or an evaluation; or generation. Every pass runs with all that a batch may carry
 /// (nn::for_each_load). With StepSize::fewer, training and evaluation run for every number of sequences up to the
-/// request's, since fewer sequences may be cut into longer tiles.
-template <class Model, class Optimizer = optim::RunTimeOptimizer>
+/// request's, since fewer sequences may be cut into longer tiles. `Watch`: WatchedSteps if steps may be digested or
+/// verified; the dry runs that are compiled into the library always can.
+template <class Model, class Optimizer = optim::RunTimeOptimizer, class Watch = UnwatchedSteps>
 Plan dry_run(const Model& model, const typename Model::Stack::Sharding& sharding,
-             const typename Model::Stack::Tiling& tiling, const Request& request, const Optimizer& with = {}) {
+             const typename Model::Stack::Tiling& tiling, const Request& request, const Optimizer& with = {},
+             const Watch& /*watch*/ = {}) {
   static_assert(optim::check_whole_tensors<Optimizer, typename Model::Stack::Sharding>());
   auto world = comm::simulated_world<typename Model::Stack::Comm>(request.ranks, std::max(request.rank, 0));
   if (request.scratch_bytes_for != nullptr) world.scratch_bytes_for = request.scratch_bytes_for;
@@ -225,7 +230,9 @@ Plan dry_run(const Model& model, const typename Model::Stack::Sharding& sharding
   shape.size.middle_parts = SequencesOf<Model>::middle_parts(model, tiling, shape, request.rows());
   using Meta = MetaTwin<Model, Optimizer>;
   const auto meta_sharding = described<typename Model::Stack, typename Meta::Stack>(sharding);
-  return detail::dry_run_on_meta(Meta(model.config(), model.units()), meta_sharding, shape, request, world, with);
+  using Compiled = std::conditional_t<detail::is_in_library<Meta>, WatchedSteps, Watch>;
+  return detail::dry_run_on_meta<Compiled>(Meta(model.config(), model.units()), meta_sharding, shape, request, world,
+                                           with);
 }
 
 /// Returns the training pass of rank 0 of a request's ranks.
@@ -280,11 +287,11 @@ namespace detail {
   FSDP_META_LLAMA_OF(how, Target, buffer::Shard, false, __VA_ARGS__)     \
   FSDP_META_LLAMA_OF(how, Target, buffer::Shard, true, __VA_ARGS__)
 /// The same for one placement and memory of optimizer state.
-#define FSDP_META_LLAMA_OF(how, Target, Across, offloads, ...)                                     \
-  how Plan dry_run_on_meta(const MetaLlama<Target, Across, offloads, __VA_ARGS__>&,                \
-                           const MetaSharding<Across, offloads>&, const RunShape&, const Request&, \
-                           const comm::SimulatedWorld&, const optim::RunTimeOptimizer&);           \
-  how PlannedSchedule schedule_on_meta(const MetaLlama<Target, Across, offloads, __VA_ARGS__>&,    \
+#define FSDP_META_LLAMA_OF(how, Target, Across, offloads, ...)                                                   \
+  how Plan dry_run_on_meta<WatchedSteps>(const MetaLlama<Target, Across, offloads, __VA_ARGS__>&,                \
+                                         const MetaSharding<Across, offloads>&, const RunShape&, const Request&, \
+                                         const comm::SimulatedWorld&, const optim::RunTimeOptimizer&);           \
+  how PlannedSchedule schedule_on_meta(const MetaLlama<Target, Across, offloads, __VA_ARGS__>&,                  \
                                        const MetaSharding<Across, offloads>&, const RunShape&, int ranks);
 
 FSDP_META_LLAMA(extern template, device::Cpu, Fp32)
@@ -296,4 +303,5 @@ FSDP_META_LLAMA(extern template, device::Cuda, Bf16Wire<Bf16Mixed>)
 
 }  // namespace detail
 
-}  // namespace fsdp::plan
+}  // namespace plan
+}  // namespace fsdp

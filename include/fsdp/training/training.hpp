@@ -31,7 +31,8 @@ namespace fsdp::train {
 
 /// One rank's training of a model: its shards, optimizer, executor and memory. Weights are zero until you call
 /// `initialize` or load a checkpoint (tessera/fsdp/checkpoint/shards_io.hpp, tessera/fsdp/model_files/load.hpp).
-template <class ModelT, class OptimizerT = optim::RunTimeOptimizer>
+/// `Watch`: WatchedSteps (tessera/fsdp/verification/verification.hpp) if steps may be digested or verified.
+template <class ModelT, class OptimizerT = optim::RunTimeOptimizer, class Watch = UnwatchedSteps>
 class Training {
  public:
   using Model = ModelT;
@@ -54,7 +55,7 @@ class Training {
   Training(Comm& communicator, const Model& model, const StepSize& size, typename Stack::Sharding sharding = {},
            typename Stack::Tiling tiling = {}, const Options& options = {})
       : request_(request_of(communicator, size, options.optimizer)),
-        plan_(plan::dry_run(model, sharding, tiling, request_, options.optimizer)),
+        plan_(plan::dry_run(model, sharding, tiling, request_, options.optimizer, Watch())),
         module_(communicator, model, sharding, planned_shape(request_, plan_)),
         optimizer_(module_, options.optimizer, options.rules),
         executor_(module_, options.observer),

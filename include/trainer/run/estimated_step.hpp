@@ -8,6 +8,7 @@
 
 #include <tessera/fsdp/core/policy_text.hpp>
 #include <tessera/fsdp/plan/estimate.hpp>
+#include <tessera/fsdp/verification/verification.hpp>
 #include <tessera/trainer/flags/optimizer_choice.hpp>
 #include <tessera/trainer/flags/options.hpp>
 #include <tessera/trainer/run/estimate.hpp>
@@ -40,7 +41,8 @@ EstimatedStep estimated_step(TrainOptions options, const plan::Cluster& cluster,
   settle_budgets(step, optimizer, memory, tells && tells_of_plans());
   step.request.document_length = static_cast<double>(options.document_length);
   return {
-      .estimate = plan::estimate(step.model, step.sharding, step.tiling, step.request, cluster, optimizer),
+      .estimate =
+          plan::estimate(step.model, step.sharding, step.tiling, step.request, cluster, optimizer, WatchedSteps()),
       .request = step.request,
       .stack = message(policy_text(step.sharding), " / ", comm.name, " / ", policy_text<typename Stack::Precision>()),
       .documents = std::move(documents)};

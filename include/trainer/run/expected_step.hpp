@@ -11,6 +11,7 @@
 #include <tessera/fsdp/core/function_ref.hpp>
 #include <tessera/fsdp/plan/cluster.hpp>
 #include <tessera/fsdp/plan/estimate.hpp>
+#include <tessera/fsdp/verification/verification.hpp>
 #include <tessera/trainer/flags/cluster_file.hpp>
 #include <tessera/trainer/flags/options.hpp>
 #include <tessera/trainer/report/metrics.hpp>
@@ -33,7 +34,7 @@ std::optional<report::StepTimes> expected_step(const comm::Ranks& ranks, const T
                         ", and this run on ", device, "; leave it out, or give one that is of these machines");
     if (ranks.rank() != 0) return std::optional<report::StepTimes>();  // only rank 0 reports it
     request.document_length = document_length();
-    const plan::Estimate step = plan::estimate(model, sharding, tiling, request, cluster, optimizer);
+    const plan::Estimate step = plan::estimate(model, sharding, tiling, request, cluster, optimizer, WatchedSteps());
     return std::optional(report::StepTimes{.all = step.seconds, .collectives = step.exposed_collectives});
   });
 }

@@ -17,6 +17,7 @@
 #include <tessera/fsdp/plan/dry_run.hpp>
 #include <tessera/fsdp/sharding/schedule_of.hpp>
 #include <tessera/fsdp/sharding/strategies.hpp>
+#include <tessera/fsdp/verification/verification.hpp>
 #include <tessera/tiling/policies.hpp>
 #include <tessera/trainer/flags/flag_set.hpp>
 #include <tessera/trainer/flags/options.hpp>
@@ -71,7 +72,7 @@ void settle_budgets(PlannedStep<Model>& step, const Optimizer& optimizer, Memory
     PolicyParts parts;
     parts.part(sharding);
     parts.set("budget", 0);
-    const plan::Plan planned = plan::dry_run(model, sharding, tiling, request, optimizer);
+    const plan::Plan planned = plan::dry_run(model, sharding, tiling, request, optimizer, WatchedSteps());
     parts.set("budget", left_for_weights(bytes, planned, model.units(), stack));
     if (speaks) print_budget("--sharding budget=auto", policy_text(sharding), bytes);
   }
@@ -79,7 +80,8 @@ void settle_budgets(PlannedStep<Model>& step, const Optimizer& optimizer, Memory
     if (cuts && tiling.asks_for_memory()) {
       // clang's lambdas cannot capture structured bindings.
       const auto taken = [&](const tiling::RunTimeTiling& tried, const UnitOptions& units) {
-        return taken_by(plan::dry_run(Model(step.model.config(), units), step.sharding, tried, step.request, optimizer),
+        return taken_by(plan::dry_run(Model(step.model.config(), units), step.sharding, tried, step.request, optimizer,
+                                      WatchedSteps()),
                         stack.one);
       };
       tiling = tiling::RunTimeTiling::budget(largest_budget(bytes, model.units(), stack, taken));
@@ -96,9 +98,10 @@ std::string memory_advice(const TrainOptions& options, const PlannedStep<Model>&
     TilingOf<Model> cut = step.tiling;
     if constexpr (chosen)
       if (other_tiling != nullptr) cut = *other_tiling;
-    return taken_by(plan::dry_run(Model(step.model.config(), other.units), step.sharding, cut,
-                                  plan_request(other, other_ranks, step.sharding, optimizer), optimizer),
-                    !memory);
+    return taken_by(
+        plan::dry_run(Model(step.model.config(), other.units), step.sharding, cut,
+                      plan_request(other, other_ranks, step.sharding, optimizer), optimizer, WatchedSteps()),
+        !memory);
   };
   const tiling::RunTimeTiling* own = nullptr;
   if constexpr (chosen) own = &step.tiling;
@@ -117,7 +120,8 @@ void require_host_memory(const comm::Ranks& ranks, const PlannedStep<Model>& ste
   require_host_memory(units.offload_inputs, memory, [&](double share) {
     UnitOptions other = units;
     other.offload_inputs = share;
-    return plan::dry_run(Model(step.model.config(), other), step.sharding, step.tiling, step.request, optimizer)
+    return plan::dry_run(Model(step.model.config(), other), step.sharding, step.tiling, step.request, optimizer,
+                         WatchedSteps())
         .offloaded_bytes;
   });
 }

@@ -3,6 +3,7 @@
 
 namespace fsdp {
 
+FSDP_OFFLOADED_INPUTS(template)
 FSDP_EXECUTION_INSTANCES(template, nn::CpuFp32)
 FSDP_EXECUTION_INSTANCES(template, nn::CpuBf16)
 

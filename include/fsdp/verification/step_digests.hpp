@@ -20,8 +20,8 @@
 #include <tessera/fsdp/device/operations/digest.hpp>
 #include <tessera/fsdp/device/operations/elements.hpp>
 #include <tessera/fsdp/execution/sharded_model.hpp>
-#include <tessera/fsdp/execution/step_digest.hpp>
 #include <tessera/fsdp/sharding/schedule.hpp>
+#include <tessera/fsdp/verification/step_digest.hpp>
 
 namespace fsdp {
 

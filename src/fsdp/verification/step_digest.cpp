@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <tessera/fsdp/execution/step_digest.hpp>
+#include <tessera/fsdp/verification/step_digest.hpp>
 
 #include <iterator>
 #include <utility>
