@@ -4,7 +4,7 @@
 /// and offloaded inputs.
 #pragma once
 
-#include <tessera/fsdp/core/bf16.hpp>
+#include <tessera/fsdp/core/dtype.hpp>
 #include <tessera/fsdp/device/cpu.hpp>
 #include <tessera/fsdp/device/meta.hpp>
 #include <tessera/fsdp/execution/unit_computation.hpp>

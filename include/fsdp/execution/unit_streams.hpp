@@ -16,7 +16,7 @@
 #include <vector>
 
 #include <tessera/fsdp/core/tensor.hpp>
-#include <tessera/fsdp/device/offload.hpp>
+#include <tessera/fsdp/device/host_memory.hpp>
 #include <tessera/fsdp/nn/module.hpp>
 #include <tessera/fsdp/sharding/problem.hpp>
 #include <tessera/fsdp/sharding/schedule.hpp>

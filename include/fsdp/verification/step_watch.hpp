@@ -11,7 +11,7 @@
 #include <optional>
 
 #include <tessera/fsdp/core/error.hpp>
-#include <tessera/fsdp/core/only_if.hpp>
+#include <tessera/fsdp/core/has_member.hpp>
 #include <tessera/fsdp/core/tensor.hpp>
 #include <tessera/fsdp/execution/executor.hpp>
 #include <tessera/fsdp/execution/sharded_model.hpp>
