@@ -108,3 +108,8 @@ s#<tessera/fsdp/execution/(step_digest|step_digests|step_watch|verification)\.hp
 s#<tessera/fsdp/execution/stream_probe\.hpp>#<tessera/fsdp/execution/step_hooks.hpp>#
 s#<tessera/fsdp/execution/offloaded_inputs\.hpp>#<tessera/fsdp/execution/unit_streams.hpp>#
 s#<tessera/fsdp/execution/unit_tensors\.hpp>#<tessera/fsdp/execution/unit_computation.hpp>#
+s#<tessera/fsdp/execution/whole_sequences\.hpp>#<tessera/fsdp/execution/sharded_model.hpp>#
+s#<tessera/fsdp/execution/(uploaded_batch|sequence_cache)\.hpp>#<tessera/fsdp/execution/pass_data.hpp>#
+s#<tessera/fsdp/plan/(ranks|step_recorder)\.hpp>#<tessera/fsdp/plan/dry_run_parts.hpp>#
+s#<tessera/fsdp/training/muon\.hpp>#<tessera/fsdp/training/run_time_optimizer.hpp>#
+s#<tessera/fsdp/sequence/(shared_sequences|middle_parts)\.hpp>#<tessera/fsdp/sequence/ulysses.hpp>#

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which pieces of a step the ranks of a group compute, and which models support sharing sequences between ranks.
-#include <tessera/fsdp/sequence/shared_sequences.hpp>
+#include <tessera/fsdp/sequence/ulysses.hpp>
 
 #include <array>
 #include <optional>
@@ -11,7 +11,6 @@
 #include <tessera/comm/threads.hpp>
 #include <tessera/fsdp/module/sharded_module.hpp>
 #include <tessera/fsdp/module/stack.hpp>
-#include <tessera/fsdp/sequence/middle_parts.hpp>
 
 #include "support/temporary_folder.hpp"
 

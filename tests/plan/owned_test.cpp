@@ -15,8 +15,8 @@
 #include <tessera/fsdp/models/llama.hpp>
 #include <tessera/fsdp/module/sharded_module.hpp>
 #include <tessera/fsdp/module/stack.hpp>
-#include <tessera/fsdp/plan/ranks.hpp>
-#include <tessera/fsdp/training/muon.hpp>
+#include <tessera/fsdp/plan/dry_run_parts.hpp>
+#include <tessera/fsdp/training/run_time_optimizer.hpp>
 
 namespace fsdp::plan {
 namespace {

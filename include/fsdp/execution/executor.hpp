@@ -25,13 +25,11 @@
 #include <tessera/fsdp/device/host_memory.hpp>
 #include <tessera/fsdp/device/memory.hpp>
 #include <tessera/fsdp/device/operations/elements.hpp>
-#include <tessera/fsdp/execution/sequence_cache.hpp>
+#include <tessera/fsdp/execution/pass_data.hpp>
 #include <tessera/fsdp/execution/sharded_model.hpp>
 #include <tessera/fsdp/execution/step_hooks.hpp>
 #include <tessera/fsdp/execution/unit_computation.hpp>
 #include <tessera/fsdp/execution/unit_streams.hpp>
-#include <tessera/fsdp/execution/uploaded_batch.hpp>
-#include <tessera/fsdp/execution/whole_sequences.hpp>
 #include <tessera/fsdp/module/pass.hpp>
 #include <tessera/fsdp/nn/batch.hpp>
 #include <tessera/fsdp/nn/module.hpp>

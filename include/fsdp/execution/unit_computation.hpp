@@ -18,10 +18,9 @@
 #include <tessera/fsdp/core/parameter.hpp>
 #include <tessera/fsdp/core/tensor.hpp>
 #include <tessera/fsdp/device/memory.hpp>
-#include <tessera/fsdp/execution/sequence_cache.hpp>
+#include <tessera/fsdp/execution/pass_data.hpp>
 #include <tessera/fsdp/execution/step_hooks.hpp>
 #include <tessera/fsdp/execution/unit_streams.hpp>
-#include <tessera/fsdp/execution/uploaded_batch.hpp>
 #include <tessera/fsdp/nn/batch.hpp>
 #include <tessera/fsdp/nn/module.hpp>
 #include <tessera/fsdp/nn/one_of.hpp>

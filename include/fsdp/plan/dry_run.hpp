@@ -15,23 +15,29 @@
 #include <vector>
 
 #include <tessera/comm/simulated.hpp>
+#include <tessera/fsdp/core/dtype.hpp>
 #include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/device/cpu.hpp>
 #include <tessera/fsdp/device/meta.hpp>
 #include <tessera/fsdp/execution/count_exchange.hpp>
 #include <tessera/fsdp/execution/executor.hpp>
 #include <tessera/fsdp/execution/sharded_model.hpp>
 #include <tessera/fsdp/execution/step_hooks.hpp>
-#include <tessera/fsdp/execution/whole_sequences.hpp>
+#include <tessera/fsdp/execution/unit_streams.hpp>
 #include <tessera/fsdp/module/meta_stack.hpp>
 #include <tessera/fsdp/optim/instances.hpp>
 #include <tessera/fsdp/optim/sharded_optimizer.hpp>
+#include <tessera/fsdp/plan/dry_run_parts.hpp>
 #include <tessera/fsdp/plan/meta_twin.hpp>
 #include <tessera/fsdp/plan/plan.hpp>
-#include <tessera/fsdp/plan/ranks.hpp>
-#include <tessera/fsdp/plan/step_record.hpp>
-#include <tessera/fsdp/plan/step_recorder.hpp>
 
 namespace fsdp {
+
+// Compiled into the library.
+extern template class OffloadedInputs<device::Cpu, float>;
+extern template class OffloadedInputs<device::Cpu, bf16>;
+extern template class OffloadedInputs<device::Meta, float>;
+extern template class OffloadedInputs<device::Meta, bf16>;
 
 struct WatchedSteps;  // tessera/fsdp/verification/verification.hpp
 
@@ -60,30 +66,6 @@ struct PlannedSchedule {
 
 namespace detail {
 
-/// Selects the largest plan among ranks, for a request whose rank is most_loaded.
-class MostLoaded {
- public:
-  /// `request` must outlive this object.
-  explicit MostLoaded(const Request& request);
-  MostLoaded(const MostLoaded&) = delete;
-  MostLoaded& operator=(const MostLoaded&) = delete;
-  ~MostLoaded();
-
-  /// `request_of` returns the request for one rank; `add` then takes that rank's plan.
-  /// @{
-  const Request& request_of(int rank);
-  void add(const Plan& plan);
-  /// @}
-  /// Returns the largest plan.
-  Plan plan(bool same_on_all_ranks);
-
- private:
-  const Request& request_;
-  Request one_;
-  StepRecord record_;
-  Plan most_;
-};
-
 /// See planned_schedule. `MetaModel`: a model's MetaTwin; `Sharding`: the strategy of its stack.
 template <class MetaModel, class Sharding>
 PlannedSchedule schedule_on_meta(const MetaModel& meta, const Sharding& sharding, const RunShape& shape, int ranks) {
@@ -99,13 +81,13 @@ Plan dry_run_on_meta(const MetaModel& meta, const Sharding& sharding, const RunS
   typename MetaModel::Stack::Comm communicator(world, {.record = request.record != nullptr});
   ShardedModel<MetaModel> module(communicator, meta, sharding, shape, request.purpose);
   if (request.rank == most_loaded) {
-    MostLoaded most(request);
-    for (const int rank : ranks_to_try(module, request, with)) {
+    Plan most = largest_plan(request, ranks_to_try(module, request, with), [&](const Request& one) {
       comm::SimulatedWorld other = world;
-      other.rank = rank;
-      most.add(dry_run_on_meta<Watch>(meta, sharding, shape, most.request_of(rank), other, with));
-    }
-    return most.plan(loads_ranks_alike(module.group_list(), request.ranks, rows_of_ranks(request)));
+      other.rank = one.rank;
+      return dry_run_on_meta<Watch>(meta, sharding, shape, one, other, with);
+    });
+    most.same_on_all_ranks = loads_ranks_alike(module.group_list(), request.ranks, rows_of_ranks(request));
+    return most;
   }
   StepRecorder recorder(request.record);
   if (request.record != nullptr) recorder.watch(watched(module));
@@ -155,7 +137,7 @@ Plan dry_run_on_meta(const MetaModel& meta, const Sharding& sharding, const RunS
   if (request.purpose == Purpose::train) {
     optim::ShardedOptimizer<typename ShardedModel<MetaModel>::Stack, Optimizer> optimizer(module, with);
     module.stream().counters.matmuls = request.matmuls;
-    recorder.record(&StepRecord::counts, [&] {
+    recorder.record_counts([&] {
       if (request.record != nullptr) counts_of_training->start([] { return BatchCounts{}; });
     });
     for_each_load(least, [&, counted = false](const Batch& one) mutable {
@@ -167,7 +149,7 @@ Plan dry_run_on_meta(const MetaModel& meta, const Sharding& sharding, const RunS
       result.work.matmuls = nullptr;
       module.stream().counters.matmuls = nullptr;
     });
-    recorder.record(&StepRecord::optimizer, [&] { optimizer.step(executor.loss(), {}); });
+    recorder.record_optimizer([&] { optimizer.step(executor.loss(), {}); });
     watch.verify([&](auto pass) { for_each_load(size.sequences, pass); }, optimizer);
     executor.hooks().call(&Executor<MetaModel>::Hooks::after_pass);
     executor.hooks().call(&Executor<MetaModel>::Hooks::after_update);
@@ -222,6 +204,7 @@ template <class Model, class Optimizer = optim::RunTimeOptimizer, class Watch = 
 Plan dry_run(const Model& model, const typename Model::Stack::Sharding& sharding,
              const typename Model::Stack::Tiling& tiling, const Request& request, const Optimizer& with = {},
              const Watch& /*watch*/ = {}) {
+  static_assert(optim::check_optimizer<Optimizer>());
   static_assert(optim::check_whole_tensors<Optimizer, typename Model::Stack::Sharding>());
   auto world = comm::simulated_world<typename Model::Stack::Comm>(request.ranks, std::max(request.rank, 0));
   if (request.scratch_bytes_for != nullptr) world.scratch_bytes_for = request.scratch_bytes_for;

@@ -12,10 +12,11 @@
 #include <tessera/fsdp/execution/step_size.hpp>
 #include <tessera/fsdp/module/units.hpp>
 #include <tessera/fsdp/nn/tile_plans.hpp>
-#include <tessera/fsdp/plan/step_record.hpp>
 #include <tessera/fsdp/sharding/slots.hpp>
 
 namespace fsdp::plan {
+
+struct StepRecord;  // tessera/fsdp/plan/step_record.hpp
 
 /// Special value of Request::rank: the rank that needs the most memory.
 inline constexpr int most_loaded = -1;

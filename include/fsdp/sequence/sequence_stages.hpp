@@ -50,18 +50,9 @@ StagesSaved<Kind>& saved_of(StagesSaved<Block>& saved) {
 
 }  // namespace detail
 
-/// For models whose blocks do not define stages: nothing is computed in stages.
+/// Computes the stages of the blocks, which all define them, of a ShardedModel, one unit at a time.
 template <class Module>
 class SequenceStages {
- public:
-  static constexpr bool possible = false;  ///< see WholeSequencesOf
-  /// Stores nothing.
-  SequenceStages(const Module&, const std::vector<typename Module::Model::Block>&) {}
-};
-/// Computes the stages of the blocks of a ShardedModel, one unit at a time.
-template <class Module>
-requires nn::all_kinds_are_staged<typename Module::Model::Block, typename Module::Local>
-class SequenceStages<Module> {
  public:
   static constexpr bool possible = true;  ///< stages are computed if several ranks share a sequence
   using L = typename Module::Local;

@@ -20,11 +20,12 @@
 #include <tessera/fsdp/execution/executor.hpp>
 #include <tessera/fsdp/execution/sharded_model.hpp>
 #include <tessera/fsdp/execution/training_step.hpp>
+#include <tessera/fsdp/nn/batch.hpp>
 #include <tessera/fsdp/optim/initialize.hpp>
 #include <tessera/fsdp/optim/instances.hpp>
+#include <tessera/fsdp/optim/optimizer.hpp>
 #include <tessera/fsdp/optim/sharded_optimizer.hpp>
 #include <tessera/fsdp/plan/dry_run.hpp>
-#include <tessera/fsdp/training/run_time_optimizer.hpp>
 #include <tessera/fsdp/training/step_size.hpp>
 
 namespace fsdp::train {
@@ -41,6 +42,7 @@ class Training {
   using Batch = typename Model::Batch;
   using Module = ShardedModel<Model>;
   using Optimizer = optim::ShardedOptimizer<typename Module::Stack, OptimizerT>;
+  static_assert(optim::check_optimizer<OptimizerT>());
 
   /// Optional settings.
   struct Options {
@@ -54,7 +56,8 @@ class Training {
   /// policies and sizes do not fit together, MemoryError if there is not enough memory.
   Training(Comm& communicator, const Model& model, const StepSize& size, typename Stack::Sharding sharding = {},
            typename Stack::Tiling tiling = {}, const Options& options = {})
-      : request_(request_of(communicator, size, options.optimizer)),
+      : request_(plan_request(size, communicator.size(), communicator.rank(), Purpose::train,
+                              optim::step_work(options.optimizer))),
         plan_(plan::dry_run(model, sharding, tiling, request_, options.optimizer, Watch())),
         module_(communicator, model, sharding, planned_shape(request_, plan_)),
         optimizer_(module_, options.optimizer, options.rules),
@@ -128,12 +131,6 @@ class Training {
   double step(const Batch& batch, const device::StepInputs& inputs) { return step({&batch, 1}, inputs); }
 
  private:
-  static plan::Request request_of(const Comm& communicator, const StepSize& size, const OptimizerT& optimizer) {
-    plan::Request request = plan_request(size, communicator.size(), communicator.rank());
-    request.shape.step_work = optim::step_work(optimizer);
-    return request;
-  }
-
   plan::Request request_;
   plan::Plan plan_;
   Module module_;

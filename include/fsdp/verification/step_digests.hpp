@@ -121,7 +121,7 @@ std::map<std::string, int> first_units(const Module& module) {
   std::map<std::string, int> units;
   for (int unit = 0; unit < static_cast<int>(module.names().units.size()); ++unit)
     for (const auto& reference : module.references(unit))
-      if (reference.present()) add_use(units, module.parameter(reference).name, unit);
+      if (reference.present()) units.try_emplace(module.parameter(reference).name, unit);
   return units;
 }
 

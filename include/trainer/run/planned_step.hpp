@@ -37,9 +37,7 @@ namespace fsdp::train {
 /// Returns the dry run's request for a step of this size, for the rank that needs the most memory.
 template <class Optimizer>
 plan::Request most_loaded_request(const StepSize& size, int ranks, const Optimizer& optimizer) {
-  plan::Request request = plan_request(size, ranks, plan::most_loaded);
-  request.shape.step_work = optim::step_work(optimizer);
-  return request;
+  return plan_request(size, ranks, plan::most_loaded, Purpose::train, optim::step_work(optimizer));
 }
 /// The same for the step of these options.
 template <class Sharding, class Optimizer>

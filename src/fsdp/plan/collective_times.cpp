@@ -2,6 +2,7 @@
 #include <tessera/fsdp/plan/collective_times.hpp>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <numeric>
 
@@ -97,12 +98,8 @@ CollectiveTime alone(const Cluster& cluster, comm::Op op, const Sizes& of) {
 }  // namespace
 
 std::string_view name_of(Link link) {
-  switch (link) {
-    case Link::node: return "node";
-    case Link::network: return "network";
-    case Link::host: return "host";
-  }
-  return "?";
+  constexpr std::array<std::string_view, link_count> names = {"node", "network", "host"};
+  return names[static_cast<std::size_t>(link)];
 }
 
 Spread spread_of(const Cluster& cluster, const Members& members) {

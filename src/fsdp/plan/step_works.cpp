@@ -15,15 +15,8 @@ namespace {
 
 using sharding::Queues;
 
-Track track_of(Axis axis) {
-  switch (axis) {
-    case Axis::world: return Track::world;
-    case Axis::across: return Track::across;
-    case Axis::shard: return Track::shard;
-    case Axis::sequence: return Track::sequence;
-  }
-  return Track::world;
-}
+/// Returns the track of a communicator's queue; these follow the device's, in the order of the axes.
+Track track_of(Axis axis) { return static_cast<Track>(static_cast<int>(Track::world) + static_cast<int>(axis)); }
 
 double matmul_seconds(const Cluster& cluster, const device::MatmulRecord& matmul) {
   const auto m = static_cast<double>(matmul.m), n = static_cast<double>(matmul.n), k = static_cast<double>(matmul.k);
@@ -169,15 +162,9 @@ class StepWorks {
 }  // namespace
 
 std::string_view name_of(Track track) {
-  switch (track) {
-    case Track::compute: return "compute";
-    case Track::world: return "world";
-    case Track::across: return "across";
-    case Track::shard: return "shard";
-    case Track::sequence: return "sequence";
-    case Track::host: return "host";
-  }
-  return "?";
+  constexpr std::array<std::string_view, track_count> names = {"compute", "world",    "across",
+                                                               "shard",   "sequence", "host"};
+  return names[static_cast<std::size_t>(track)];
 }
 
 double compute_seconds(const Cluster& cluster, const RecordedWork& work, DType compute) {

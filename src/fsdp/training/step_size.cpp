@@ -6,11 +6,12 @@
 
 namespace fsdp::train {
 
-plan::Request plan_request(const StepSize& size, int ranks, int rank, Purpose purpose) {
+plan::Request plan_request(const StepSize& size, int ranks, int rank, Purpose purpose, StepWork step_work) {
   require<InputError>(size.ranks_per_sequence <= 1 || (purpose != Purpose::generate && size.logit_rows == 0),
                       "sequence: ", size.ranks_per_sequence,
                       " ranks are to share each sequence, and logits are made of whole ones; take 1 rank");
-  plan::Request request{.ranks = ranks, .rank = rank, .shape = {.size = size}, .purpose = purpose};
+  plan::Request request{
+      .ranks = ranks, .rank = rank, .shape = {.size = size, .step_work = step_work}, .purpose = purpose};
   request.shape.size.threads = comm::rank_threads(size.threads, ranks);
   return request;
 }

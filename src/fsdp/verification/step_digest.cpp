@@ -41,8 +41,4 @@ std::vector<StepDigest> listed(const DigestedStep& step, const DigestTable& all)
   return list;
 }
 
-void add_use(std::map<std::string, int>& first_units, const std::string& parameter, int unit) {
-  first_units.try_emplace(parameter, unit);
-}
-
 }  // namespace fsdp

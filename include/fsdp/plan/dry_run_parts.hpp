@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Records the operations of a dry run's training step through the Observer of its pass.
+/// The parts of dry runs that do not depend on a model: the ranks that may need the most memory, and the recorder of a
+/// training step.
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <type_traits>
 #include <vector>
 
@@ -13,21 +15,59 @@
 #include <tessera/fsdp/core/dtype.hpp>
 #include <tessera/fsdp/core/function_ref.hpp>
 #include <tessera/fsdp/device/operation.hpp>
+#include <tessera/fsdp/module/group_tensors.hpp>
 #include <tessera/fsdp/module/pass.hpp>
-#include <tessera/fsdp/plan/step_record.hpp>
+#include <tessera/fsdp/optim/optimizer.hpp>
+#include <tessera/fsdp/plan/plan.hpp>
 #include <tessera/fsdp/sharding/problem.hpp>
 #include <tessera/fsdp/sharding/schedule.hpp>
 #include <tessera/fsdp/sharding/strategies.hpp>
 
 namespace fsdp::plan {
 
+/// Number of rows of activations of each rank; empty if it is the same on all ranks.
+using RowsOfRanks = std::span<const std::int64_t>;
+
+/// Returns ranks that include the one with the most memory, whatever the bytes per element of each kind and per row. A
+/// rank is omitted if another rank has at least as much of everything; of equal ranks the first is returned.
+std::vector<int> most_loaded_ranks(GroupList groups, int ranks, RowsOfRanks rows = {});
+
+/// Returns the first rank of each distinct load, for optimizers of whole tensors. A load consists of the elements at
+/// rest, the rows, and the role and shape of each tensor that the rank steps.
+std::vector<int> one_of_each_load(GroupList groups, int ranks, RowsOfRanks rows = {});
+
+/// Returns whether all ranks store the same number of elements at rest and have the same number of rows.
+bool loads_ranks_alike(GroupList groups, int ranks, RowsOfRanks rows = {});
+
+namespace detail {
+
+/// Returns the number of rows of a full micro-batch that each rank computes; empty if it is the same on all ranks.
+std::vector<std::int64_t> rows_of_ranks(const Request& request);
+
+/// Returns the ranks that may need the most memory. With an optimizer of whole tensors, the rank with the least memory
+/// at rest may need the most scratch memory; then one rank of each load is returned.
+template <class Module, class Optimizer>
+std::vector<int> ranks_to_try(const Module& module, const Request& request, const Optimizer& optimizer) {
+  const std::vector<const GroupTensors*> groups = module.group_list();
+  if (request.purpose != Purpose::train || optimizer.grain() == optim::Grain::elements || module.whole_at_rest())
+    return most_loaded_ranks(groups, request.ranks, rows_of_ranks(request));
+  return one_of_each_load(groups, request.ranks, rows_of_ranks(request));
+}
+
+/// Returns the largest of the plans of `ranks`, for a request whose rank is most_loaded. `plan_of` returns the plan of
+/// the request for one rank.
+Plan largest_plan(const Request& request, const std::vector<int>& ranks, FunctionRef<Plan(const Request&)> plan_of);
+
+}  // namespace detail
+
+struct RecordedWork;  // tessera/fsdp/plan/step_record.hpp
+
 /// The sources of a recorder: counters of a module's device, communicators and host memory. They must outlive the
 /// recorder.
 struct Watched {
   /// A communicator; its monitor must be recording.
   struct Communicator {
-    Axis axis = Axis::world;
-    Members members = {};
+    int ranks = 1;
     const comm::Monitor* monitor = nullptr;
   };
   const sharding::Problem* problem = nullptr;    ///< problem of the pass
@@ -36,8 +76,9 @@ struct Watched {
   DType compute = DType::f32;  ///< type of activations
   bool optimizer_in_host_memory = false;
   device::Counters* counters = nullptr;
-  std::array<Communicator, axis_count> communicators = {};
+  std::array<Communicator, 4> communicators = {};         ///< world, across and shard of a mesh; that of sequences last
   std::size_t axes = 0;                                   ///< number of `communicators` in use
+  bool has_groups = false;                                ///< whether the communicators are those of a mesh
   const void* inputs = nullptr;                           ///< arena of inputs in host memory
   std::int64_t (*used_by_inputs)(const void*) = nullptr;  ///< returns the bytes in use in `inputs`
   const void* activations = nullptr;                      ///< arena of the step's activations
@@ -60,10 +101,14 @@ class StepRecorder {
   Observer observer();
   void set_active(bool active) { active_ = active; }
   /// @}
-  /// Calls f() and records its operations into `member`.
-  void record(RecordedWork StepRecord::*member, FunctionRef<void()> f);
+  /// Call f() and record its operations as the exchange of counts, or as the optimizer's step.
+  /// @{
+  void record_counts(FunctionRef<void()> f);
+  void record_optimizer(FunctionRef<void()> f);
+  /// @}
 
  private:
+  void record(RecordedWork StepRecord::*member, FunctionRef<void()> f);
   void begin();
   RecordedWork end();
 
@@ -90,6 +135,7 @@ Watched watched(Module& module, int order = 0, int micro_batches = 0) {
               .compute = dtype_of<typename Module::Compute>(),
               .optimizer_in_host_memory = offloads_optimizer_of<typename Stack::Sharding>,
               .counters = &module.stream().counters,
+              .has_groups = module.has_groups(),
               .used_by_inputs = [](const void*) { return std::int64_t{0}; },
               .activations = &module.arena(),
               .used_by_activations = [](const void* arena) { return static_cast<const Activations*>(arena)->used(); }};
@@ -98,17 +144,8 @@ Watched watched(Module& module, int order = 0, int micro_batches = 0) {
     all.inputs = &module.offload_arena();
     all.used_by_inputs = [](const void* arena) { return static_cast<const Inputs*>(arena)->used(); };
   }
-  const auto communicators = module.communicators();
-  const bool mesh = module.has_groups();
-  const int shards = communicators[mesh ? 2 : 0]->size();
-  for (auto* const communicator : communicators) {
-    // The sequence axis comes last
-    const Axis axis = all.axes == 0 || mesh ? static_cast<Axis>(all.axes) : Axis::sequence;
-    all.communicators[all.axes++] = {
-        .axis = axis,
-        .members = {.ranks = communicator->size(), .stride = axis == Axis::across ? shards : 1},
-        .monitor = &communicator->monitor()};
-  }
+  for (auto* const communicator : module.communicators())
+    all.communicators[all.axes++] = {.ranks = communicator->size(), .monitor = &communicator->monitor()};
   return all;
 }
 
