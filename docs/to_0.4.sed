@@ -113,3 +113,6 @@ s#<tessera/fsdp/execution/(uploaded_batch|sequence_cache)\.hpp>#<tessera/fsdp/ex
 s#<tessera/fsdp/plan/(ranks|step_recorder)\.hpp>#<tessera/fsdp/plan/dry_run_parts.hpp>#
 s#<tessera/fsdp/training/muon\.hpp>#<tessera/fsdp/training/run_time_optimizer.hpp>#
 s#<tessera/fsdp/sequence/(shared_sequences|middle_parts)\.hpp>#<tessera/fsdp/sequence/ulysses.hpp>#
+s#<tessera/fsdp/plan/collective_times\.hpp>#<tessera/fsdp/plan/cluster.hpp>\n\#include <tessera/comm/monitor.hpp>#
+s#<tessera/fsdp/plan/virtual_time\.hpp>#<tessera/fsdp/plan/step_works.hpp>#
+s#<tessera/fsdp/plan/meta_twin\.hpp>#<tessera/fsdp/plan/dry_run_parts.hpp>#

@@ -28,7 +28,6 @@
 #include <tessera/fsdp/optim/instances.hpp>
 #include <tessera/fsdp/optim/sharded_optimizer.hpp>
 #include <tessera/fsdp/plan/dry_run_parts.hpp>
-#include <tessera/fsdp/plan/meta_twin.hpp>
 #include <tessera/fsdp/plan/plan.hpp>
 
 namespace fsdp {
