@@ -116,3 +116,9 @@ s#<tessera/fsdp/sequence/(shared_sequences|middle_parts)\.hpp>#<tessera/fsdp/seq
 s#<tessera/fsdp/plan/collective_times\.hpp>#<tessera/fsdp/plan/cluster.hpp>\n\#include <tessera/comm/monitor.hpp>#
 s#<tessera/fsdp/plan/virtual_time\.hpp>#<tessera/fsdp/plan/step_works.hpp>#
 s#<tessera/fsdp/plan/meta_twin\.hpp>#<tessera/fsdp/plan/dry_run_parts.hpp>#
+s#<tessera/comm/(checks|pending)\.hpp>#<tessera/comm/collectives.hpp>#
+s#<tessera/comm/(threads_rank|thread_ranks)\.hpp>#<tessera/comm/threads.hpp>#
+s#<tessera/fsdp/testing/suite\.hpp>#<tessera/fsdp/testing/report.hpp>#
+s#<tessera/fsdp/testing/numbers\.hpp>#<tessera/fsdp/testing/guarded.hpp>#
+s#<tessera/fsdp/testing/operation_cases\.hpp>#<tessera/fsdp/testing/operation.hpp>#
+s#\b(ForeignRunResult|ModelRunResult|StrategyRun)\b#RunResult#g
