@@ -36,11 +36,11 @@ struct BareLoop<PrecisionT>::State {
         block(model.block(0)),
         head(model.head()),
         arena(ledger, shape.activation_bytes),
-        stream(arena, shape.threads),
+        stream(arena, shape.threads()),
         context{.arena = arena,
                 .stream = stream,
                 .plans = std::make_shared<nn::TilePlans>(*shape.plans),
-                .sequence_length = shape.sequence_length},
+                .sequence_length = shape.size.sequence_length},
         saved(static_cast<std::size_t>(config.layers)),
         marks(saved.size()) {
     std::vector<nn::Parameter> parameters;

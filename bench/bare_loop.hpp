@@ -8,7 +8,7 @@
 #include <memory>
 #include <string>
 
-#include <tessera/fsdp/execution/run_shape.hpp>
+#include <tessera/fsdp/execution/step_size.hpp>
 #include <tessera/fsdp/models/llama_config.hpp>
 #include <tessera/fsdp/nn/token_batch.hpp>
 #include <tessera/fsdp/precision/policies.hpp>

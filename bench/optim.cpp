@@ -11,7 +11,7 @@
 #include <tessera/fsdp/device/cpu.hpp>
 #include <tessera/fsdp/device/meta.hpp>
 #include <tessera/fsdp/optim/optimizer.hpp>
-#include <tessera/fsdp/training/muon.hpp>
+#include <tessera/fsdp/training/run_time_optimizer.hpp>
 
 #include "../src/program/calibrate/operands.hpp"
 #include "bounds.hpp"

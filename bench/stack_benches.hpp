@@ -24,6 +24,7 @@
 #include <tessera/fsdp/optim/initialize.hpp>
 #include <tessera/fsdp/sequence/ulysses.hpp>
 #include <tessera/fsdp/training/launch.hpp>
+#include <tessera/fsdp/training/run_time_optimizer.hpp>
 #include <tessera/fsdp/training/training.hpp>
 #include <tessera/trainer/run/inference_of.hpp>
 

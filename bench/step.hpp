@@ -108,10 +108,10 @@ class StepRun {
         optimizer_(module_, with_),
         executor_(module_, clock_.observer()),
         exchange_(communicator, module_.ledger()),
-        tokens_(random_tokens(request_.shape.sequence_length + 1, model_.config().vocab_size,
+        tokens_(random_tokens(request_.size().sequence_length + 1, model_.config().vocab_size,
                               module_.sequence_group().index)) {
     optim::initialize(module_, 0);
-    const std::int64_t tokens = request_.shape.sequence_length;
+    const std::int64_t tokens = request_.size().sequence_length;
     batch_ = {.tokens = {tokens_.data(), {tokens}}, .targets = {tokens_.data() + 1, {tokens}}, .sequences = 1};
   }
 
@@ -200,7 +200,7 @@ class StepRun {
     std::optional<WholeStep<StepRun>> whole;
     std::size_t whole_case = 0;
     if (options.sequence.ranks > 1) {
-      whole.emplace(communicator_, options, tiling_, module_.sequence_group(), request_.shape.threads);
+      whole.emplace(communicator_, options, tiling_, module_.sequence_group(), request_.shape.threads());
       whole_case = rounds.add([&] { whole->step(); });
     }
     StepBound bound(work());
@@ -218,12 +218,12 @@ class StepRun {
     const auto slowest_phases = std::bit_cast<StepPhases>(phases);
     const double seconds = rounds.median_seconds(step_case), step_ms = seconds * 1e3;
     const double communication_ms = slowest.communication_seconds / steps * 1e3;
-    const auto tokens = static_cast<double>(module_.sequence_group().count * request_.shape.sequence_length);
+    const auto tokens = static_cast<double>(module_.sequence_group().count * request_.size().sequence_length);
     Line line("step");
     line.add("stack", Stack::name(sharding_))
         .add("tiling", options.stack.tiling.text(), "optimizer", with_.name(), "ranks", communicator_.size())
-        .add("threads", request_.shape.threads, "parameters", parameter_count(model_))
-        .add("seq", request_.shape.sequence_length, "sequence", options.sequence.text())
+        .add("threads", request_.shape.threads(), "parameters", parameter_count(model_))
+        .add("seq", request_.size().sequence_length, "sequence", options.sequence.text())
         .add("tokens_per_second", tokens / seconds, "step_ms", step_ms)
         .add("floor_ms", 1e3 * rounds.median_of([&](std::size_t round) { return bound.seconds(rounds, round); }))
         .add("ratio", rounds.median_of([&](std::size_t round) {
@@ -320,7 +320,7 @@ class StepRun {
             .optimizer_bytes = optimizer_bytes(),
             .activation_bytes = plan_.activation_bytes,
             .compute = dtype_of<typename Stack::Precision::Compute>(),
-            .threads = request_.shape.threads};
+            .threads = request_.shape.threads()};
   }
 
   Comm& communicator_;

@@ -103,6 +103,19 @@ s#<tessera/fsdp/optim/adamw\.hpp>#<tessera/fsdp/optim/optimizer.hpp>#
 s#<tessera/fsdp/optim/sgd\.hpp>#<tessera/fsdp/optim/optimizer.hpp>#
 s#<tessera/fsdp/optim/full_states\.hpp>#<tessera/fsdp/optim/sharded_optimizer.hpp>#
 s#<tessera/fsdp/precision/loss_scale\.hpp>#<tessera/fsdp/precision/policies.hpp>#
+s#<tessera/fsdp/execution/run_shape\.hpp>#<tessera/fsdp/execution/step_size.hpp>#
+s#<tessera/fsdp/execution/(step_digest|step_digests|step_watch|verification)\.hpp>#<tessera/fsdp/verification/\1.hpp>#
+s#<tessera/fsdp/execution/stream_probe\.hpp>#<tessera/fsdp/execution/step_hooks.hpp>#
+s#<tessera/fsdp/execution/offloaded_inputs\.hpp>#<tessera/fsdp/execution/unit_streams.hpp>#
+s#<tessera/fsdp/execution/unit_tensors\.hpp>#<tessera/fsdp/execution/unit_computation.hpp>#
+s#<tessera/fsdp/execution/whole_sequences\.hpp>#<tessera/fsdp/execution/sharded_model.hpp>#
+s#<tessera/fsdp/execution/(uploaded_batch|sequence_cache)\.hpp>#<tessera/fsdp/execution/pass_data.hpp>#
+s#<tessera/fsdp/plan/(ranks|step_recorder)\.hpp>#<tessera/fsdp/plan/dry_run_parts.hpp>#
+s#<tessera/fsdp/training/muon\.hpp>#<tessera/fsdp/training/run_time_optimizer.hpp>#
+s#<tessera/fsdp/sequence/(shared_sequences|middle_parts)\.hpp>#<tessera/fsdp/sequence/ulysses.hpp>#
+s#<tessera/fsdp/plan/collective_times\.hpp>#<tessera/fsdp/plan/cluster.hpp>\n\#include <tessera/comm/monitor.hpp>#
+s#<tessera/fsdp/plan/virtual_time\.hpp>#<tessera/fsdp/plan/step_works.hpp>#
+s#<tessera/fsdp/plan/meta_twin\.hpp>#<tessera/fsdp/plan/dry_run_parts.hpp>#
 s#<tessera/comm/(checks|pending)\.hpp>#<tessera/comm/collectives.hpp>#
 s#<tessera/comm/(threads_rank|thread_ranks)\.hpp>#<tessera/comm/threads.hpp>#
 s#<tessera/fsdp/testing/suite\.hpp>#<tessera/fsdp/testing/report.hpp>#

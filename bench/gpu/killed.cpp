@@ -58,7 +58,7 @@ class Training {
  public:
   explicit Training(Comm& communicator)
       : model_(config()),
-        plan_(plan::dry_run(model_, {}, {}, {.ranks = communicator.size(), .sequences = 1, .shape = shape()})),
+        plan_(plan::dry_run(model_, {}, {}, {.ranks = communicator.size(), .shape = shape()})),
         module_(communicator, model_, {}, shape(plan_)),
         optimizer_(module_, {}),
         executor_(module_),
@@ -76,7 +76,7 @@ class Training {
 
  private:
   static RunShape shape(const plan::Plan& plan = {}) {
-    return {.sequence_length = sequence, .activation_bytes = plan.activation_bytes, .plans = plan.plans};
+    return {.size = {.sequence_length = sequence}, .activation_bytes = plan.activation_bytes, .plans = plan.plans};
   }
 
   Model model_;

@@ -81,8 +81,8 @@ class Run {
  public:
   Run(Comm& communicator, std::int64_t sequences)
       : model_(config()),
-        plan_(plan::dry_run(model_, {}, {}, {.sequences = sequences, .shape = shape()})),
-        module_(communicator, model_, {}, shape(plan_)),
+        plan_(plan::dry_run(model_, {}, {}, {.shape = shape(sequences)})),
+        module_(communicator, model_, {}, shape(sequences, plan_)),
         optimizer_(module_, {}),
         executor_(module_, parts_.observer()),
         graphs_(module_, executor_, optimizer_, true),
@@ -139,8 +139,10 @@ class Run {
   }
 
  private:
-  static RunShape shape(const plan::Plan& plan = {}) {
-    return {.sequence_length = sequence, .activation_bytes = plan.activation_bytes, .plans = plan.plans};
+  static RunShape shape(std::int64_t sequences, const plan::Plan& plan = {}) {
+    return {.size = {.sequences = sequences, .sequence_length = sequence},
+            .activation_bytes = plan.activation_bytes,
+            .plans = plan.plans};
   }
   /// Sets weights as optim::initialize does, but with repeated values: 1.5 billion values would take a minute on one
   /// thread.

@@ -11,6 +11,7 @@
 #include <tessera/comm/threads.hpp>
 #include <tessera/fsdp/models/llama.hpp>
 #include <tessera/fsdp/training/launch.hpp>
+#include <tessera/fsdp/training/run_time_optimizer.hpp>
 #include <tessera/fsdp/training/training.hpp>
 
 using Comm = fsdp::comm::Threads<>;

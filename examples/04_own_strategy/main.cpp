@@ -18,6 +18,7 @@
 #include <tessera/comm/threads.hpp>
 #include <tessera/fsdp/models/llama.hpp>
 #include <tessera/fsdp/sharding/own_strategy.hpp>
+#include <tessera/fsdp/training/run_time_optimizer.hpp>
 #include <tessera/fsdp/training/training.hpp>
 #include <tessera/trainer/report/report.hpp>
 

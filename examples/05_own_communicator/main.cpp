@@ -13,6 +13,7 @@
 #include <tessera/comm/threads.hpp>
 #include <tessera/fsdp/models/llama.hpp>
 #include <tessera/fsdp/training/launch.hpp>
+#include <tessera/fsdp/training/run_time_optimizer.hpp>
 #include <tessera/fsdp/training/training.hpp>
 
 #include "counting.hpp"

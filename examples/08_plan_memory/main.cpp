@@ -14,6 +14,7 @@
 #include <tessera/fsdp/optim/optimizer.hpp>
 #include <tessera/fsdp/plan/dry_run.hpp>
 #include <tessera/fsdp/sharding/run_time.hpp>
+#include <tessera/fsdp/training/run_time_optimizer.hpp>
 #include <tessera/fsdp/training/training.hpp>
 
 using Stack = fsdp::Stack<fsdp::RunTimeSharded, fsdp::comm::Threads<>, fsdp::Bf16Mixed, fsdp::tiling::RunTimeTiling>;

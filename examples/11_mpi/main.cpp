@@ -12,6 +12,7 @@
 #include <tessera/fsdp/core/identity.hpp>
 #include <tessera/fsdp/models/llama.hpp>
 #include <tessera/fsdp/training/launch.hpp>
+#include <tessera/fsdp/training/run_time_optimizer.hpp>
 #include <tessera/fsdp/training/training.hpp>
 
 using Comm = fsdp::comm::Mpi<>;

@@ -13,6 +13,7 @@
 
 #include <tessera/comm/threads.hpp>
 #include <tessera/fsdp/sequence/ulysses.hpp>
+#include <tessera/fsdp/training/run_time_optimizer.hpp>
 #include <tessera/fsdp/training/training.hpp>
 
 #include "model.hpp"

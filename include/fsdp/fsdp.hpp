@@ -18,6 +18,7 @@
 #include <tessera/fsdp/sharding/run_time.hpp>
 #include <tessera/fsdp/sharding/strategies.hpp>
 #include <tessera/fsdp/training/launch.hpp>
+#include <tessera/fsdp/training/run_time_optimizer.hpp>
 #include <tessera/fsdp/training/training.hpp>
 #include <tessera/fsdp/version.hpp>
 #include <tessera/tiling/policies.hpp>

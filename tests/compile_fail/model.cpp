@@ -15,7 +15,7 @@
 // expect 12: fsdp: several ranks share each sequence of this stack (Ulysses), and what they exchange is compiled
 // expect 13: fsdp: a policy of sequences shards them, and has no template Sharing<Model>
 #include <tessera/comm/threads.hpp>
-#include <tessera/fsdp/execution/whole_sequences.hpp>
+#include <tessera/fsdp/execution/sharded_model.hpp>
 #include <tessera/fsdp/models/llama.hpp>
 #include <tessera/fsdp/models/model.hpp>
 #include <tessera/trainer/data/source.hpp>

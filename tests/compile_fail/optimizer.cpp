@@ -11,7 +11,7 @@
 #include <tessera/fsdp/module/stack.hpp>
 #include <tessera/fsdp/optim/sharded_optimizer.hpp>
 #include <tessera/fsdp/sharding/strategies.hpp>
-#include <tessera/fsdp/training/muon.hpp>
+#include <tessera/fsdp/training/run_time_optimizer.hpp>
 
 namespace fsdp {
 

@@ -17,7 +17,7 @@ LAYERS = [
     [["comm", "tiling", "precision"]],
     [["buffer"], ["sharding"], ["module"], ["optim"]],
     [["nn"], ["models"]],
-    [["execution"], ["sequence"], ["plan", "comm/launch"], ["training"], ["umbrella"]],
+    [["execution"], ["sequence", "verification"], ["plan", "comm/launch"], ["training"], ["umbrella"]],
     [["json"], ["checkpoint"], ["model_files"], ["testing/foreign"], ["testing"], ["text"]],
     [["trainer/text", "trainer/report"], ["trainer/data"], ["trainer/flags"], ["trainer/generate"], ["trainer/run"], ["trainer"],
      ["program/cli"], ["program/calibrate"], ["program/stacks"], ["program"], ["bench"]]]

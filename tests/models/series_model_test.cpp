@@ -12,7 +12,9 @@
 #include <tessera/fsdp/model_files/model_files.hpp>
 #include <tessera/fsdp/models/llama.hpp>
 #include <tessera/fsdp/testing/model_runs.hpp>
+#include <tessera/fsdp/verification/step_watch.hpp>
 
+#include <support/errors.hpp>
 #include <support/series_model.hpp>
 
 namespace fsdp::test {
@@ -127,6 +129,18 @@ TEST(SeriesModel, AnUnusedWeightIsNotUpdated) {
       if (piece.parameter->name != "blocks.1.unused") continue;
       for (std::int64_t i = 0; i < piece.main.numel(); ++i) EXPECT_EQ(piece.main[i], 0.0f);
     }
+  });
+}
+
+TEST(SeriesModel, DigestsNeedADryRunThatHasThem) {
+  using Model = Series<FullyShard<>>;
+  with_training<Model>(1, [](Comm& communicator, auto& training) {
+    train::StepSize size = task<Model>().size;
+    EXPECT_THROW(StepWatch(training.module(), training.executor()), LogicError) << "neither digests nor verifies";
+    size.digests = true;
+    test::expect_parts(
+        test::error_of<LogicError>([&] { train::Training<Model>(communicator, Model(SeriesConfig{}), size); }),
+        {"include <tessera/fsdp/verification/verification.hpp>", "WatchedSteps"});
   });
 }
 

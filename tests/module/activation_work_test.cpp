@@ -50,7 +50,8 @@ template <class F>
 void on_two_ranks(F f) {
   Comm::run(2, {.checks = true}, [&](Comm& communicator) {
     ShardedModel<Model> module(communicator, Model(uneven_llama(), UnitOptions{.recompute = true, .offload_inputs = 1}),
-                               FullyShard<>{}, {.sequence_length = 4, .micro_batches = 2, .activation_bytes = 0});
+                               FullyShard<>{},
+                               {.size = {.sequence_length = 4, .micro_batches = 2}, .activation_bytes = 0});
     optim::initialize(module, 1);
     f(module);
   });

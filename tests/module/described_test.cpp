@@ -22,7 +22,7 @@
 #include <tessera/fsdp/module/sharded_module.hpp>
 #include <tessera/fsdp/module/stack.hpp>
 #include <tessera/fsdp/module/stack_mesh.hpp>
-#include <tessera/fsdp/plan/meta_twin.hpp>
+#include <tessera/fsdp/plan/dry_run_parts.hpp>
 #include <tessera/fsdp/sharding/run_time.hpp>
 #include <tessera/fsdp/sharding/strategies.hpp>
 

@@ -25,7 +25,7 @@ void with_module(int ranks, Sharding sharding, F f) {
   using Model = Llama<Stack<Sharding, Comm, Precision, tiling::Untiled>>;
   Comm::run(ranks, {.checks = true}, [&](Comm& communicator) {
     ShardedModel<Model> module(communicator, Model(uneven_llama()), sharding,
-                               {.sequence_length = 4, .activation_bytes = 0});
+                               {.size = {.sequence_length = 4}, .activation_bytes = 0});
     optim::initialize(module, 1);
     f(module);
   });

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which pieces of a step the ranks of a group compute, and which models support sharing sequences between ranks.
-#include <tessera/fsdp/sequence/shared_sequences.hpp>
+#include <tessera/fsdp/sequence/ulysses.hpp>
 
 #include <array>
 #include <optional>
@@ -11,7 +11,6 @@
 #include <tessera/comm/threads.hpp>
 #include <tessera/fsdp/module/sharded_module.hpp>
 #include <tessera/fsdp/module/stack.hpp>
-#include <tessera/fsdp/sequence/middle_parts.hpp>
 
 #include "support/temporary_folder.hpp"
 
@@ -113,18 +112,19 @@ struct WithoutStages {
 };
 
 TEST(CheckSharedSequences, ReportsInvalidCombinationsAndAlternatives) {
-  const RunShape four{.sequence_length = 16, .ranks_per_sequence = 4};
-  const RunShape whole{.sequence_length = 1};
+  const RunShape four{.size = {.sequence_length = 16, .ranks_per_sequence = 4}};
+  const RunShape whole{.size = {.sequence_length = 1}};
   EXPECT_NO_THROW(check_shared_sequences(OfHeads<WholeSequences>{{7, 7}}, whole, 3));
   EXPECT_NO_THROW(check_shared_sequences(WithoutStages(), whole, 3));
   EXPECT_INPUT_ERROR(
-      check_shared_sequences(OfHeads<Ulysses>{{8, 8}}, {.sequence_length = 3, .ranks_per_sequence = 4}, 8),
+      check_shared_sequences(OfHeads<Ulysses>{{8, 8}}, {.size = {.sequence_length = 3, .ranks_per_sequence = 4}}, 8),
       "give a length of at least 4, or at most 3 ranks");
   EXPECT_INPUT_ERROR(check_shared_sequences(OfHeads<Ulysses>{{8, 6}}, four, 8),
                      "6 heads of attention cannot be divided among 4 ranks that share each sequence; of 8 ranks 1 or 2 "
                      "can share one");
-  EXPECT_INPUT_ERROR(check_shared_sequences(OfHeads<Ulysses>{{8, 8}}, {.sequence_length = 16, .middle_parts = 2}, 8),
-                     "attention is to be done in 2 parts, which ranks that share a sequence do");
+  EXPECT_INPUT_ERROR(
+      check_shared_sequences(OfHeads<Ulysses>{{8, 8}}, {.size = {.sequence_length = 16, .middle_parts = 2}}, 8),
+      "attention is to be done in 2 parts, which ranks that share a sequence do");
   EXPECT_INPUT_ERROR(check_shared_sequences(OfPositions{{{8, 8}}}, four, 8),
                      "this model's entry does not say that each row is computed from that row alone");
   EXPECT_INPUT_ERROR(check_shared_sequences(Pooled{{{8, 8}}}, four, 8), "this model's head does not say");

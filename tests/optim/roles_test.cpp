@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include <tessera/fsdp/training/muon.hpp>
+#include <tessera/fsdp/training/run_time_optimizer.hpp>
 
 #include <support/nets.hpp>
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Compares with times calculated by hand: latencies of 1 s and 10 s, bandwidths of 1e6 and 5e5 bytes/s.
-#include <tessera/fsdp/plan/collective_times.hpp>
+#include <tessera/fsdp/plan/cluster.hpp>
 
 #include <gtest/gtest.h>
 
+#include <tessera/comm/monitor.hpp>
 #include <tessera/fsdp/core/error.hpp>
-#include <tessera/fsdp/plan/cluster.hpp>
 
 namespace fsdp::plan {
 namespace {

@@ -37,13 +37,15 @@ const test::PlannedLlama llama{.config = test::uneven_llama()};
 /// The estimate of two sequences of seven tokens, in two micro-batches.
 Estimate estimate_on(const Cluster& cluster) {
   return test::estimate(
-      llama, {.rank = most_loaded, .sequences = 2, .shape = {.sequence_length = 7, .micro_batches = 2}}, cluster);
+      llama, {.rank = most_loaded, .shape = {.size = {.sequences = 2, .sequence_length = 7, .micro_batches = 2}}},
+      cluster);
 }
 
 TEST(Estimate, UsesTheBytesOfTheDryRunAndTheTokensOfAllRanks) {
   const Estimate found = estimate_on(known_cluster("epyc", 4));
   const Plan plan = test::dry_run(
-      llama, {.ranks = 4, .rank = most_loaded, .sequences = 2, .shape = {.sequence_length = 7, .micro_batches = 2}});
+      llama,
+      {.ranks = 4, .rank = most_loaded, .shape = {.size = {.sequences = 2, .sequence_length = 7, .micro_batches = 2}}});
 
   EXPECT_EQ(found.plan.bytes, plan.bytes);
   EXPECT_EQ(found.device.needed, plan.peak_bytes() + found.cluster.runtime_bytes);
@@ -58,7 +60,7 @@ TEST(Estimate, CountsAttentionFlopsPerDocumentLikeARun) {
   slow.attention = 1e6;  // so that attention dominates the time
   const auto of_documents = [&](double length) {
     const Request request{
-        .rank = most_loaded, .sequences = 2, .document_length = length, .shape = {.sequence_length = 8}};
+        .rank = most_loaded, .document_length = length, .shape = {.size = {.sequences = 2, .sequence_length = 8}}};
     return test::estimate(llama, request, slow);
   };
   const Estimate whole = of_documents(0), two = of_documents(2);

@@ -15,8 +15,8 @@
 #include <tessera/fsdp/models/llama.hpp>
 #include <tessera/fsdp/module/sharded_module.hpp>
 #include <tessera/fsdp/module/stack.hpp>
-#include <tessera/fsdp/plan/ranks.hpp>
-#include <tessera/fsdp/training/muon.hpp>
+#include <tessera/fsdp/plan/dry_run_parts.hpp>
+#include <tessera/fsdp/training/run_time_optimizer.hpp>
 
 namespace fsdp::plan {
 namespace {
@@ -39,7 +39,7 @@ Plan plan_of(const UnitOptions& units, int ranks, int rank, std::int64_t length 
                         .units = units,
                         .strategy = RunTimeAny{.strategy = FullyShard<>{}, .other_layout = buffer::Owned{}},
                         .optimizer = optimizer},
-                       {.ranks = ranks, .rank = rank, .shape = {.sequence_length = length}});
+                       {.ranks = ranks, .rank = rank, .shape = {.size = {.sequence_length = length}}});
 }
 
 /// Returns peak_of(rank) for each rank.
@@ -95,7 +95,7 @@ TEST(Owned, AssignsWholeTensorsToRanksByStepWork) {
     for (const int rank : {0, 1, 2}) {
       comm::Simulated<> communicator({.ranks = ranks, .rank = rank});
       const Module module(communicator, Model(small), Sharding{{}, {.slack = 2}},
-                          {.sequence_length = 16, .step_work = step_work});
+                          {.size = {.sequence_length = 16}, .step_work = step_work});
       work.push_back(0);
       for (const auto& piece : module.shards()) {
         EXPECT_EQ(piece.begin, 0);

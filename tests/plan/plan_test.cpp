@@ -74,7 +74,7 @@ void expect_plan(const char* strategy, const Expected& expected) {
   for (int round = 0; round < 3; ++round) {
     const auto begin = std::chrono::steady_clock::now();
     found = test::dry_run({.config = eight_billion(), .strategy = test::any_strategy(strategy), .tiling = tiles},
-                          {.ranks = world, .rank = 0, .shape = {.sequence_length = 8192}});
+                          {.ranks = world, .rank = 0, .shape = {.size = {.sequence_length = 8192}}});
     fastest = std::min(fastest, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
   }
   using device::MemoryKind;
@@ -111,7 +111,7 @@ TEST(Plan, EachOffloadedInputReducesDeviceMemory) {
   const auto plan_of = [](double share) {
     return test::dry_run(
         {.config = eight_billion(), .units = {.recompute = true, .offload_inputs = share}, .tiling = tiles},
-        {.ranks = 8, .rank = 0, .shape = {.sequence_length = 8192}});
+        {.ranks = 8, .rank = 0, .shape = {.size = {.sequence_length = 8192}}});
   };
   const std::int64_t input = 8192 * 4096 * 2;  // [T, H] in bf16
   const Plan kept = plan_of(0);

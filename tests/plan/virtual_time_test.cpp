@@ -6,7 +6,7 @@
 
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/plan/step_estimate.hpp>
-#include <tessera/fsdp/plan/virtual_time.hpp>
+#include <tessera/fsdp/plan/step_works.hpp>
 #include <tessera/fsdp/sharding/check.hpp>
 
 namespace fsdp::plan {

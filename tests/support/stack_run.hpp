@@ -24,7 +24,6 @@
 #include <tessera/fsdp/execution/executor.hpp>
 #include <tessera/fsdp/execution/instances.hpp>
 #include <tessera/fsdp/execution/training_step.hpp>
-#include <tessera/fsdp/execution/verification.hpp>
 #include <tessera/fsdp/model_files/load.hpp>
 #include <tessera/fsdp/models/llama.hpp>
 #include <tessera/fsdp/optim/initialize.hpp>
@@ -34,6 +33,7 @@
 #include <tessera/fsdp/testing/memory_watch.hpp>
 #include <tessera/fsdp/training/run_time_optimizer.hpp>
 #include <tessera/fsdp/training/training.hpp>
+#include <tessera/fsdp/verification/verification.hpp>
 
 #include <support/batch_memory.hpp>
 #include <support/bit_flips.hpp>
@@ -129,10 +129,9 @@ std::vector<std::vector<float>> logits(typename Model::Stack::Comm& communicator
   const auto sharding = strategy_of<typename Model::Stack::Sharding>(options);
   plan::Request request{.ranks = communicator.size(),
                         .rank = communicator.rank(),
-                        .sequences = 1,
-                        .shape = {.sequence_length = begun},
+                        .shape = {.size = {.sequence_length = begun}},
                         .purpose = Purpose::generate};
-  if (begun < options.sequence_length) request.shape.cached_rows = options.sequence_length;
+  if (begun < options.sequence_length) request.shape.size.cached_rows = options.sequence_length;
   const plan::Plan plan = plan::dry_run(model, sharding, options.tiling, request);
   ShardedModel<Model> module(communicator, model, sharding, train::planned_shape(request, plan), Purpose::generate);
   Executor<Model> executor(module);
@@ -187,24 +186,26 @@ void run_on_rank(typename Model::Stack::Comm& communicator, const RunOptions& op
   const auto sharding = strategy_of<typename Model::Stack::Sharding>(options);
   plan::Request request{.ranks = communicator.size(),
                         .rank = rank,
-                        .sequences = options.most_sequences,
-                        .fewer = options.fewer_sequences,
-                        .shape = {.sequence_length = options.sequence_length,
-                                  .micro_batches = options.micro_batches,
-                                  .ranks_per_sequence = options.ranks_per_sequence,
-                                  .middle_parts = options.middle_parts,
-                                  .digests = options.digests,
-                                  .verifies = options.verifies}};
-  const plan::Plan plan = plan::dry_run(model, sharding, options.tiling, request, options.optimizer);
+                        .shape = {.size = {.sequences = options.most_sequences,
+                                           .fewer = options.fewer_sequences,
+                                           .sequence_length = options.sequence_length,
+                                           .ranks_per_sequence = options.ranks_per_sequence,
+                                           .middle_parts = options.middle_parts,
+                                           .micro_batches = options.micro_batches,
+                                           .digests = options.digests,
+                                           .verifies = options.verifies}}};
+  const plan::Plan plan = plan::dry_run(model, sharding, options.tiling, request, options.optimizer, WatchedSteps());
   ShardedModel<Model> module(communicator, model, sharding, train::planned_shape(request, plan));
   TestOptimizer<Model> optimizer(module, options.optimizer, {.clip = options.clip});
   testing::MemoryWatch<Model> watch(module);
   BitFlips flips(module, optimizer, options.flip, watch.observer());
   Executor<Model> executor(module, flips.observer());
+  std::optional<StepWatch<Model>> step_watch;
+  if (options.digests || options.verifies) step_watch.emplace(module, executor);
   constexpr bool may_verify = StepWatch<Model>::may_verify;
   [[maybe_unused]] OnlyIf<may_verify, std::optional<Verification<Model>>> verification;
   if constexpr (may_verify)
-    if (options.verifies) verification.emplace(module, executor);
+    if (options.verifies) verification.emplace(module, executor, *step_watch);
   [[maybe_unused]] OnlyIf<may_verify, std::optional<RestingDigests<Model, TestOptimizer<Model>>>> resting;
   if constexpr (may_verify)
     if (options.verifies) resting.emplace(module, optimizer);
@@ -298,15 +299,15 @@ void run_on_rank(typename Model::Stack::Comm& communicator, const RunOptions& op
       };
       if (verification) verification->verify(step, scale, batch_of);
     }
-    if (options.digests) executor.watch().steps()->add_gradients();
-    if (!options.graphs) optimizer.step(executor.loss(), {.lr = options.lr});
+    if (!options.graphs) {
+      executor.hooks().call(&Executor<Model>::Hooks::after_pass);
+      optimizer.step(executor.loss(), {.lr = options.lr});
+      executor.hooks().call(&Executor<Model>::Hooks::after_update);
+    }
     add_traffic(results, module.traffic(), before);
     if constexpr (may_verify)
       if (resting) resting->keep();
-    if (options.digests) {
-      executor.watch().steps()->add_weights();
-      add_digests(results, executor.watch().steps()->collect());
-    }
+    if (options.digests) add_digests(results, step_watch->steps()->collect());
     if (!options.reads_late || ahead.steps() > 1) read_oldest();
     if (memory.allocations_after_first_step == 0) memory.allocations_after_first_step = module.ledger().allocations();
   }

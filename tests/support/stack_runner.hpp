@@ -22,12 +22,12 @@
 #include <tessera/comm/monitor.hpp>
 #include <tessera/fsdp/buffer/layout_policies.hpp>
 #include <tessera/fsdp/device/memory.hpp>
-#include <tessera/fsdp/execution/step_digest.hpp>
 #include <tessera/fsdp/models/llama_config.hpp>
 #include <tessera/fsdp/module/units.hpp>
 #include <tessera/fsdp/sharding/problem.hpp>
 #include <tessera/fsdp/sharding/schedule.hpp>
 #include <tessera/fsdp/training/run_time_optimizer.hpp>
+#include <tessera/fsdp/verification/step_digest.hpp>
 #include <tessera/tiling/policies.hpp>
 
 namespace fsdp::test {
@@ -80,7 +80,7 @@ struct RunOptions {
   bool fewer_sequences = true;      ///< whether micro-batches, also of evaluations, may have fewer
   int ranks = 1;
   int ranks_per_sequence = 1;  ///< above 1 only on stacks chosen at run time
-  int middle_parts = 0;        ///< see RunShape
+  int middle_parts = 0;        ///< see StepSize
   int micro_batches = 1;
   int steps = 10;  ///< including the steps before `resume`
   tiling::RunTimeTiling tiling = {};

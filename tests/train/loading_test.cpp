@@ -59,7 +59,7 @@ TEST(Loading, ReadsEachWeightByteOnceOnAnyNumberOfRanks) {
   for (const int ranks : {1, 2, 8}) {
     const std::int64_t before = bytes_read();
     Comm::run(ranks, {}, [&](Comm& communicator) {
-      ShardedModel<Model> module(communicator, Model(folder.config), {}, RunShape{.sequence_length = 4});
+      ShardedModel<Model> module(communicator, Model(folder.config), {}, RunShape{.size = {.sequence_length = 4}});
       load_agreed_weights(communicator, module, folder.path().string(), {}, {});
     });
     const std::int64_t found = bytes_read() - before;

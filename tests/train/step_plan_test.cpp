@@ -72,7 +72,7 @@ TEST(StepSize, RanksThatShareSequencesHaveTheSequencesOfTheirGroup) {
       const StepSize pieces = step_size(shared, ranks, 8);
       EXPECT_EQ(pieces.sequences, 3);
       EXPECT_EQ(pieces.micro_batches, 8 * sharing / ranks);
-      EXPECT_EQ(plan_request(shared, ranks, Zero2{}, optim::AdamW{}).shape.ranks_per_sequence, sharing);
+      EXPECT_EQ(plan_request(shared, ranks, Zero2{}, optim::AdamW{}).size().ranks_per_sequence, sharing);
     }
 }
 
@@ -102,7 +102,7 @@ TEST(ValidateTrainOptions, RefusesUnevenGroupsOfRanksThatShareSequences) {
 
 TEST(PlanRequest, RefusesLogitsForSharedSequences) {
   const StepSize shared{.sequence_length = 8, .ranks_per_sequence = 2};
-  EXPECT_EQ(plan_request(shared, 2, 0, Purpose::evaluate).shape.ranks_per_sequence, 2);
+  EXPECT_EQ(plan_request(shared, 2, 0, Purpose::evaluate).size().ranks_per_sequence, 2);
   EXPECT_INPUT_ERROR(plan_request(shared, 2, 0, Purpose::generate),
                      "sequence: 2 ranks are to share each sequence, and logits are made of whole ones; take 1 rank");
   StepSize sampling = shared;
@@ -112,9 +112,9 @@ TEST(PlanRequest, RefusesLogitsForSharedSequences) {
 
 TEST(PlanRequest, TakesThePiecesOfTheStrategy) {
   const plan::Request request = plan_request(planned, 3, Reproducible<Zero2>{{}, 8}, optim::AdamW{});
-  EXPECT_EQ(request.sequences, 3);
-  EXPECT_EQ(request.shape.micro_batches, 3);
-  EXPECT_EQ(plan_request(planned, 3, Zero2{}, optim::AdamW{}).sequences, 8);
+  EXPECT_EQ(request.size().sequences, 3);
+  EXPECT_EQ(request.size().micro_batches, 3);
+  EXPECT_EQ(plan_request(planned, 3, Zero2{}, optim::AdamW{}).size().sequences, 8);
 }
 
 TEST(ValidateTrainOptions, WithPiecesChecksBatchAndReplicatedUnits) {

@@ -185,6 +185,17 @@ TEST(Training, RefusesMicroBatchesThatWereNotPlanned) {
   });
 }
 
+TEST(Training, RefusesToDigestStepsThatNothingWatches) {
+  Comm::run(1, {}, [](Comm& communicator) {
+    Training training(communicator, {.sequence_length = length, .digests = true});
+    training.initialize(1);
+    const Data data(0, 1, 1);
+    test::expect_parts(test::error_of<LogicError>([&] { training.step(data.batches(), {.lr = 1e-3}); }),
+                       {"nothing watches its steps; include <tessera/fsdp/verification/step_watch.hpp>",
+                        "StepWatch watch(training.module(), training.executor())"});
+  });
+}
+
 TEST(Training, ANonFiniteLossStopsBeforeTheWeightUpdate) {
   Comm::run(2, {}, [](Comm& communicator) {
     Training training(communicator, {.sequence_length = length});

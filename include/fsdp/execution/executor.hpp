@@ -25,14 +25,11 @@
 #include <tessera/fsdp/device/host_memory.hpp>
 #include <tessera/fsdp/device/memory.hpp>
 #include <tessera/fsdp/device/operations/elements.hpp>
-#include <tessera/fsdp/execution/offloaded_inputs.hpp>
-#include <tessera/fsdp/execution/sequence_cache.hpp>
+#include <tessera/fsdp/execution/pass_data.hpp>
 #include <tessera/fsdp/execution/sharded_model.hpp>
-#include <tessera/fsdp/execution/step_watch.hpp>
+#include <tessera/fsdp/execution/step_hooks.hpp>
 #include <tessera/fsdp/execution/unit_computation.hpp>
-#include <tessera/fsdp/execution/unit_tensors.hpp>
-#include <tessera/fsdp/execution/uploaded_batch.hpp>
-#include <tessera/fsdp/execution/whole_sequences.hpp>
+#include <tessera/fsdp/execution/unit_streams.hpp>
 #include <tessera/fsdp/module/pass.hpp>
 #include <tessera/fsdp/nn/batch.hpp>
 #include <tessera/fsdp/nn/module.hpp>
@@ -51,6 +48,7 @@ class Executor {
   using Local = typename Module::Local;
   using Device = typename Module::Device;
   using Compute = typename Module::Compute;
+  using Hooks = StepHooks<Compute>;
   using Batch = typename Model::Batch;
   using Block = typename Model::Block;
   using UploadedBatches = Uploaded<Batch, Local>;
@@ -65,22 +63,19 @@ class Executor {
   static constexpr bool continues = Computation::continues;
   /// @}
 
-  /// `module` must outlive it.
-  explicit Executor(Module& module, Observer observer = {})
+  /// `module` must outlive it. `observer`: watches the tasks of all passes.
+  explicit Executor(Module& module, const Observer& observer = {})
       : module_(module),
-        watch_(module, observer),
         offloaded_inputs_(module.offload_arena(), module.stream(), module.planned(sharding::Pass::train).problem),
         computation_(made_computation()),
         stages_(module, computation_.blocks()),
         loss_block_(module.ledger(), device::MemoryKind::scratch,
-                    losses_of(module.shape()) * std::int64_t{sizeof(double)}),
-        loss_(reinterpret_cast<double*>(loss_block_.data()), {module.shape().micro_batches}),
-        loss_on_host_(module.shape().micro_batches) {
+                    losses_of(module.size()) * std::int64_t{sizeof(double)}),
+        loss_(reinterpret_cast<double*>(loss_block_.data()), {module.size().micro_batches}),
+        loss_on_host_(module.size().micro_batches) {
     context().poll = [](void* pass) { static_cast<Pass<Stack>*>(pass)->progress(); };
-    computation_.show_streams(
-        {.see = [](void* watch, const sharding::Task& task,
-                   Tensor<const Compute> values) { static_cast<StepWatch<Model>*>(watch)->see(task, values); },
-         .state = &watch_});
+    if (observer.before != nullptr || observer.after != nullptr)
+      watch({.before = observer.before, .after = observer.after, .state = observer.state});
   }
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
@@ -119,7 +114,10 @@ class Executor {
   void queue(const UploadedBatches& micro_batches, float scale, bool verified = false) {
     require(static_cast<int>(micro_batches.size()) == module_.own_micro_batches(), "train: ", micro_batches.size(),
             " micro-batches given to a module planned for ", module_.own_micro_batches());
-    watch_.begin_step(verified);
+    require(!verified || module_.size().verifies,
+            "train: a step is to be verified, of a module that is not planned to verify");
+    check_watched(module_.size(), hooks_.watches_steps());
+    hooks_.call(&Hooks::begin, verified ? TrainingPass::verified_step : TrainingPass::step);
     run(sharding::Pass::train, micro_batches, {.scale = scale, .losses = loss_});
   }
   /// Returns this rank's loss sums of the last pass, on the device: one for each micro-batch that the module is planned
@@ -130,15 +128,19 @@ class Executor {
   /// (RunShape::plans).
   std::shared_ptr<const nn::TilePlans> plans() const { return computation_.context().plans; }
 
-  /// Returns the watch of the training passes.
-  StepWatch<Model>& watch() { return watch_; }
+  /// Calls `hooks` in all later passes, after those that were added before. Their state must outlive the passes.
+  void watch(const Hooks& hooks) { hooks_.add(hooks); }
+  /// Returns the hooks. Whoever updates weights calls their `after_pass` and `after_update`; TrainingStep does.
+  const StepHookList<Compute>& hooks() const { return hooks_; }
 
   /// Recomputes at most one micro-batch without changing the step's gradients and losses, so that its digests can be
   /// compared with the digests of a step's first micro-batch on some rank. The module must be planned for it
-  /// (RunShape::verifies). Collective.
+  /// (StepSize::verifies). Collective.
   void repeat(const UploadedBatches& micro_batch, float scale) {
     require(micro_batch.size() <= 1, "repeat: ", micro_batch.size(), " micro-batches are given; one at most");
-    watch_.begin_repetition();
+    require(module_.size().verifies, "repeat: the module is not planned to verify");
+    check_watched(module_.size(), hooks_.watches_steps());
+    hooks_.call(&Hooks::begin, TrainingPass::repetition);
     const Tensor<double> spare_loss(loss_.data() + loss_.numel(), {1});
     run(sharding::Pass::train, micro_batch, {.scale = scale, .losses = spare_loss}, Reductions::left_out);
   }
@@ -151,7 +153,7 @@ class Executor {
 
   /// Computes the logits [rows, V] of some rows of a batch with the pass of `evaluate`: each unit's weights are
   /// resharded after use, so that a training module can compute logits. The plan must have room for that many rows
-  /// (plan::Request::logit_rows).
+  /// (StepSize::logit_rows).
   void evaluate_logits(const Batch& batch, std::span<const std::int64_t> rows,
                        Tensor<Compute> out) requires(generates) {
     require(!rows.empty(), "evaluate_logits: no row is asked for");
@@ -161,7 +163,7 @@ class Executor {
   /// Computes the logits [T, V] of one sequence. Weights are gathered once and stay gathered. Targets are not read.
   void logits(const Batch& batch, Tensor<Compute> out) requires(generates) { logits(batch, {}, out); }
   /// Computes the logits [rows, V] of some rows of a batch, or of all rows if `rows` is empty. The plan must have room
-  /// for that many rows (plan::Request::logit_rows). If the module is planned for it (RunShape::cached_rows), blocks
+  /// for that many rows (StepSize::logit_rows). If the module is planned for it (StepSize::cached_rows), blocks
   /// fill the caches that next_logits reads.
   void logits(const Batch& batch, std::span<const std::int64_t> rows, Tensor<Compute> out) requires(generates) {
     using sharding::Pass;
@@ -185,17 +187,17 @@ class Executor {
   Computation made_computation() {
     const Model& model = module_.model();
     std::vector<Block> blocks = all_blocks(model);
-    typename Computation::Cache cache(module_.ledger(), blocks, module_.shape().cached_rows);
+    typename Computation::Cache cache(module_.ledger(), blocks, module_.size().cached_rows);
     return {{.arena = module_.arena(),
              .stream = module_.stream(),
              .plans = std::make_shared<nn::TilePlans>(*module_.shape().plans),
-             .sequence_length = module_.shape().sequence_length},
+             .sequence_length = module_.size().sequence_length},
             model.entry(),
             std::move(blocks),
             model.head(),
-            model.hidden(),
             std::move(cache),
-            offloaded_inputs_.any() ? &offloaded_inputs_ : nullptr};
+            {model.hidden(), offloaded_inputs_.any() ? &offloaded_inputs_ : nullptr},
+            hooks_};
   }
   static std::vector<Block> all_blocks(const Model& model) {
     std::vector<Block> blocks;
@@ -209,7 +211,7 @@ class Executor {
     }
     return blocks;
   }
-  static std::int64_t losses_of(const RunShape& shape) { return shape.micro_batches + (shape.verifies ? 1 : 0); }
+  static std::int64_t losses_of(const StepSize& size) { return size.micro_batches + (size.verifies ? 1 : 0); }
 
   void make_logits(sharding::Pass pass, const Batch& batch, std::span<const std::int64_t> rows, Tensor<Compute> out) {
     if constexpr (Stages::possible)
@@ -224,7 +226,7 @@ class Executor {
   void run(sharding::Pass pass, const UploadedBatches& micro_batches, const PassInput<Compute>& input,
            Reductions reductions = Reductions::made) {
     const int planned = reductions == Reductions::made ? 0 : 1;  // number of micro-batches; 0 for the module's number
-    Pass<Stack> tasks(module_, pass, 0, planned, watch_.observer(), reductions, activation_work());
+    Pass<Stack> tasks(module_, pass, 0, planned, observer(), reductions, activation_work());
     const typename Device::Arena::Scope taken(context().arena);
     context().poll_state = &tasks;
     begin_pass(pass, micro_batches, input);
@@ -264,12 +266,25 @@ class Executor {
   bool computes_stage(const typename Computation::Unit& unit) {
     if constexpr (Stages::possible)
       if (stages_.computes(unit.task)) {
-        stages_.compute(computation_, unit, offloaded_inputs_);
+        stages_.compute(computation_, unit);
         return true;
       }
     return false;
   }
 
+  /// Returns the observer of a pass, which calls the hooks.
+  Observer observer() {
+    if (hooks_.empty()) return {};
+    return {.before =
+                [](void* list, const sharding::Task& task) {
+                  static_cast<StepHookList<Compute>*>(list)->call(&Hooks::before, task);
+                },
+            .after =
+                [](void* list, const sharding::Task& task) {
+                  static_cast<StepHookList<Compute>*>(list)->call(&Hooks::after, task);
+                },
+            .state = &hooks_};
+  }
   /// Returns the callbacks of the pass for tasks that move activations: copies of inputs, and exchanges between stages.
   ActivationWork activation_work() {
     ActivationWork work{
@@ -293,7 +308,7 @@ class Executor {
   }
 
   Module& module_;
-  StepWatch<Model> watch_;
+  StepHookList<Compute> hooks_;
   OffloadedInputs<Device, Compute> offloaded_inputs_;
   Computation computation_;
   [[no_unique_address]] Stages stages_;

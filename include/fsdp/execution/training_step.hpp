@@ -94,12 +94,11 @@ class TrainingStep {
   using Pattern = decltype(std::declval<const Batch&>().pattern());
 
   void enqueue(const UploadedBatches& micro_batches, float scale, const std::function<void()>& before_update = {}) {
-    executor_.queue(micro_batches, scale, before_update != nullptr && module_.shape().verifies);
+    executor_.queue(micro_batches, scale, before_update != nullptr && module_.size().verifies);
     if (before_update) before_update();
-    StepDigests<Model>* const digests = executor_.watch().steps();
-    if (digests != nullptr) digests->add_gradients();
+    executor_.hooks().call(&Executor<Model>::Hooks::after_pass);
     optimizer_.update(executor_.loss());
-    if (digests != nullptr) digests->add_weights();
+    executor_.hooks().call(&Executor<Model>::Hooks::after_update);
   }
 
   /// Runs the first uniform step without capture: libraries load and select kernels during that step, which cannot be

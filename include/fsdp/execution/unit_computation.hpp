@@ -4,9 +4,10 @@
 /// device and precision, and are independent of communicator and strategy.
 ///
 /// Activations that backward needs are allocated from the arena's low end, last in first out; the residual gradient [T,
-/// H] is at the high end.
+/// H] is at the high end (UnitStreams).
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -14,13 +15,12 @@
 #include <vector>
 
 #include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/parameter.hpp>
 #include <tessera/fsdp/core/tensor.hpp>
 #include <tessera/fsdp/device/memory.hpp>
-#include <tessera/fsdp/execution/offloaded_inputs.hpp>
-#include <tessera/fsdp/execution/sequence_cache.hpp>
-#include <tessera/fsdp/execution/stream_probe.hpp>
-#include <tessera/fsdp/execution/unit_tensors.hpp>
-#include <tessera/fsdp/execution/uploaded_batch.hpp>
+#include <tessera/fsdp/execution/pass_data.hpp>
+#include <tessera/fsdp/execution/step_hooks.hpp>
+#include <tessera/fsdp/execution/unit_streams.hpp>
 #include <tessera/fsdp/nn/batch.hpp>
 #include <tessera/fsdp/nn/module.hpp>
 #include <tessera/fsdp/nn/one_of.hpp>
@@ -41,6 +41,45 @@ struct UnitTypes {
 template <class Block, class Compute>
 inline constexpr bool saves_its_input = requires(typename Block::Saved& saved, Tensor<const Compute> x) {
   saved.x = x;
+};
+
+/// A computation, and its unit's weights and gradients. Valid as long as the Use that it was created from.
+template <class Compute, class Accumulate>
+struct UnitTensors {
+  sharding::Task task;
+  const void* use = nullptr;
+  void (*read_weights)(const void* use, std::span<Tensor<const Compute>> list) = nullptr;
+  void (*read_gradients)(const void* use, std::span<GradientView<Accumulate>> list) = nullptr;
+
+  /// Returns the tensors of a Use.
+  template <class Use>
+  static UnitTensors of(const Use& use) {
+    return {.task = use.task(),
+            .use = &use,
+            .read_weights = [](const void* self,
+                               std::span<Tensor<const Compute>> list) { static_cast<const Use*>(self)->weights(list); },
+            .read_gradients =
+                [](const void* self, std::span<GradientView<Accumulate>> list) {
+                  static_cast<const Use*>(self)->gradients(list);
+                }};
+  }
+
+  /// Return the weights or gradients of the unit's module; see Use. The first request for weights waits for their
+  /// all-gather.
+  /// @{
+  template <class Module>
+  typename Module::Weights weights(const Module&) const {
+    std::array<Tensor<const Compute>, field_count<Module::template FieldsOf, Tensor<const Compute>>> list;
+    read_weights(use, list);
+    return unflatten<Module::template FieldsOf, Tensor<const Compute>>(list);
+  }
+  template <class Module>
+  typename Module::Gradients gradients(const Module&) const {
+    std::array<GradientView<Accumulate>, field_count<Module::template FieldsOf, GradientView<Accumulate>>> list;
+    read_gradients(use, list);
+    return unflatten<Module::template FieldsOf, GradientView<Accumulate>>(list);
+  }
+  /// @}
 };
 
 /// The inputs and options of a pass.
@@ -80,17 +119,16 @@ class UnitComputation {
   static constexpr bool continues = generates && Cache::possible;
   /// @}
 
-  /// `hidden`: number of columns of the residual stream. `offloaded`: storage of block inputs between forward and
-  /// backward; nullptr if they stay in the arena.
-  UnitComputation(const Context& context, Entry entry, std::vector<Block> blocks, Head head, std::int64_t hidden,
-                  Cache cache, OffloadedInputs<Device, Compute>* offloaded)
+  /// `hooks`: get each stream that a training pass computes; they must outlive it.
+  UnitComputation(const Context& context, Entry entry, std::vector<Block> blocks, Head head, Cache cache,
+                  const UnitStreams<L>& streams, const StepHookList<Compute>& hooks)
       : context_(context),
         entry_(std::move(entry)),
         blocks_(std::move(blocks)),
         head_(std::move(head)),
-        hidden_(hidden),
         cache_(std::move(cache)),
-        offloaded_(offloaded),
+        streams_(streams),
+        hooks_(hooks),
         saved_(blocks_.size()),
         marks_(blocks_.size()) {}
 
@@ -104,13 +142,12 @@ class UnitComputation {
   const std::vector<Block>& blocks() const { return blocks_; }
   const Cache& cache() const { return cache_; }
   /// @}
-  /// Calls a probe with each stream that a training pass computes.
-  void show_streams(const StreamProbe<Compute>& probe) { probe_ = probe; }
 
   /// Begins a pass. The entry's `share` receives a context with the largest number of sequences of any micro-batch,
   /// without documents and noise, since these differ between micro-batches.
   void begin_pass(const PassInput<Compute>& input) {
     pass_ = input;
+    streams_.begin_pass(input.trains, input.first_backward);
     context_.training = input.trains;
     context_.documents = {};
     context_.noise = {};
@@ -140,31 +177,25 @@ class UnitComputation {
                  : backward_of_block(unit, blocks_[index], saved_[index]);
   }
 
-  // The steps of a block's computation, for code that computes a block in stages.
+  // The parts of a block's computation, for code that computes them one by one.
 
-  /// Return the residual stream [T, H] that a block reads, the stream that it writes, the gradient, and the values that
-  /// all blocks share.
+  /// Return the residual streams, and the values that all blocks share.
   /// @{
-  Tensor<const Compute> x() const { return x_; }
-  Tensor<Compute> y() const { return y_; }
-  Tensor<Compute> dx() const { return dx_; }
+  UnitStreams<L>& streams() { return streams_; }
   const typename Entry::Shared& shared() const { return shared_; }
   /// @}
-  /// Whether a unit's forward saves activations for backward. Units without a backward alternate between two buffers.
-  bool saves(int unit) const { return pass_.trains && unit >= pass_.first_backward; }
   /// Call these before and after a block's forward. They allocate its output, and release saved activations that no
   /// backward needs.
   /// @{
   void begin_forward(int unit) {
     marks_[static_cast<std::size_t>(unit - 1)] = context_.arena.mark(End::low);
-    if (saves_here(unit)) y_ = context_.template save<Compute>(stream_shape());
-    if (offloads_inputs()) y_ = input_of(unit + 1);
+    streams_.begin_block(context_, unit);
     temporary_ = context_.arena.mark(End::low);
   }
   void end_forward(const sharding::Task& task) {
-    std::swap(x_, y_);
-    show(task, x_);
-    if (!saves_here(task.index)) context_.arena.release(End::low, temporary_);
+    streams_.end_block();
+    show(task, streams_.x());
+    if (!streams_.saves_here(task.index)) context_.arena.release(End::low, temporary_);
   }
   /// @}
   /// Call this after a block's backward.
@@ -174,33 +205,16 @@ class UnitComputation {
   }
 
  private:
-  Shape stream_shape() const { return {context_.tokens(), hidden_}; }
-  /// Passes a computation's output to the probe.
+  /// Passes a computation's output to the hooks.
   void show(const sharding::Task& task, Tensor<const Compute> values) {
-    if (pass_.trains && probe_.see != nullptr) probe_.see(probe_.state, task, values);
-  }
-  /// Whether block inputs are offloaded in this pass.
-  bool offloads_inputs() const { return pass_.trains && offloaded_ != nullptr; }
-  /// Whether a unit's output and saved activations stay in the arena. With offloaded inputs, blocks save nothing but
-  /// their input.
-  bool saves_here(int unit) const { return saves(unit) && !offloads_inputs(); }
-  /// Returns the memory of a unit's input if inputs are offloaded: a buffer, or separate memory that lives until the
-  /// unit's backward.
-  Tensor<Compute> input_of(int unit) {
-    if (offloaded_->uses_buffer(unit)) return offloaded_->buffer_for(unit);
-    return context_.template save<Compute>(stream_shape());
+    if (pass_.trains) hooks_.call(&StepHooks<Compute>::see, task, values);
   }
 
   void forward_of_entry(const Unit& unit) {
     entry_mark_ = context_.arena.mark(End::low);
-    x_ = context_.template save<Compute>(stream_shape());
-    if (!saves_here(1)) y_ = context_.template save<Compute>(stream_shape());
-    if (offloads_inputs()) {
-      offloaded_->begin({x_, y_});
-      x_ = input_of(1);
-    }
-    entry_.forward(context_, unit.weights(entry_), batch_->device.input, x_);
-    show(unit.task, x_);
+    streams_.begin(context_);
+    entry_.forward(context_, unit.weights(entry_), batch_->device.input, streams_.x());
+    show(unit.task, streams_.x());
   }
   template <class Kind>
   void forward_of_block(const Unit& unit, const Kind& block, typename Kind::Saved& saved) {
@@ -208,21 +222,21 @@ class UnitComputation {
     if constexpr (continues)
       if (!cache_.empty()) {
         const auto index = static_cast<std::size_t>(unit.task.index - 1);
-        block.extend(context_, shared_, unit.weights(block), cache_.of(index), x_, y_);
+        block.extend(context_, shared_, unit.weights(block), cache_.of(index), streams_.x(), streams_.y());
         return end_forward(unit.task);
       }
-    block.forward(context_, shared_, unit.weights(block), saved, x_, y_);
+    block.forward(context_, shared_, unit.weights(block), saved, streams_.x(), streams_.y());
     end_forward(unit.task);
   }
 
   void loss(const Unit& unit) {
     if (pass_.trains) {
       gradient_mark_ = context_.arena.mark(End::high);
-      dx_ = context_.arena.template allocate<Compute>(End::high, stream_shape());
+      streams_.begin_backward(context_);
       const auto weights = unit.weights(head_);
-      head_.loss(context_, weights, unit.gradients(head_), x_, batch_->device.targets, pass_.scale, dx_,
-                 loss_of(unit.task));
-      show(unit.task, dx_);
+      head_.loss(context_, weights, unit.gradients(head_), streams_.x(), batch_->device.targets, pass_.scale,
+                 streams_.dx(), loss_of(unit.task));
+      show(unit.task, streams_.dx());
       if (unit.task.index == pass_.first_backward) finish_micro_batch();
       return;
     }
@@ -231,7 +245,7 @@ class UnitComputation {
         write_logits(unit);
         return finish_micro_batch();
       }
-    head_.loss_only(context_, unit.weights(head_), x_, batch_->device.targets, loss_of(unit.task));
+    head_.loss_only(context_, unit.weights(head_), streams_.x(), batch_->device.targets, loss_of(unit.task));
     finish_micro_batch();
   }
   Tensor<double> loss_of(const sharding::Task& task) const {
@@ -240,7 +254,7 @@ class UnitComputation {
 
   /// Computes logits and writes them to host memory.
   void write_logits(const Unit& unit) {
-    const Tensor<const Compute> x = pass_.rows.empty() ? x_ : gathered_rows();
+    const Tensor<const Compute> x = pass_.rows.empty() ? streams_.x() : gathered_rows();
     if constexpr (Device::host_memory) {
       head_.logits(context_, unit.weights(head_), x, pass_.logits);
     } else {
@@ -251,12 +265,13 @@ class UnitComputation {
   }
   /// Returns the rows of the stream whose logits are requested, packed.
   Tensor<Compute> gathered_rows() {
-    const auto rows = context_.template save<Compute>({std::ssize(pass_.rows), x_.columns()});  // [rows, H]
+    const Tensor<Compute> x = streams_.x();
+    const auto rows = context_.template save<Compute>({std::ssize(pass_.rows), x.columns()});  // [rows, H]
     if constexpr (!Device::counts_only)
       for (std::int64_t i = 0; i < rows.rows(); ++i) {
         const std::int64_t row = pass_.rows[static_cast<std::size_t>(i)];
-        require(row >= 0 && row < x_.rows(), "logits: row ", row, " of ", x_.rows(), " is not there");
-        device::move<Device>(context_.stream, x_.row(row), rows.row(i), x_.columns());
+        require(row >= 0 && row < x.rows(), "logits: row ", row, " of ", x.rows(), " is not there");
+        device::move<Device>(context_.stream, x.row(row), rows.row(i), x.columns());
       }
     return rows;
   }
@@ -264,28 +279,27 @@ class UnitComputation {
   template <class Kind>
   void backward_of_block(const Unit& unit, const Kind& block, typename Kind::Saved& saved) {
     if constexpr (saves_its_input<Kind, Compute>)
-      if (offloaded_ != nullptr && offloaded_->offloads(unit.task.index))
-        saved.x = offloaded_->fetched(unit.task.index);
+      if (const auto x = streams_.fetched(unit.task.index)) saved.x = *x;
     if constexpr (nn::BlockWithoutWeightsInBackward<Kind, L>) {
-      block.backward(context_, shared_, unit.gradients(block), saved, dx_);
+      block.backward(context_, shared_, unit.gradients(block), saved, streams_.dx());
     } else {
       const auto weights = unit.weights(block);
-      block.backward(context_, shared_, weights, unit.gradients(block), saved, dx_);
+      block.backward(context_, shared_, weights, unit.gradients(block), saved, streams_.dx());
     }
     end_backward(unit.task);
   }
   void backward_of_entry(const Unit& unit) {
     const auto& input = batch_->device.input;
     if constexpr (nn::EntryWithoutWeightsInBackward<Entry, L, nn::InputOf<Batch, L>>) {
-      entry_.backward(context_, unit.gradients(entry_), input, dx_);
+      entry_.backward(context_, unit.gradients(entry_), input, streams_.dx());
     } else {
       const auto weights = unit.weights(entry_);
-      entry_.backward(context_, weights, unit.gradients(entry_), input, dx_);
+      entry_.backward(context_, weights, unit.gradients(entry_), input, streams_.dx());
     }
     end_unit_backward(unit.task);
   }
   void end_unit_backward(const sharding::Task& task) {
-    if (task.index > pass_.first_backward) show(task, dx_);
+    if (task.index > pass_.first_backward) show(task, streams_.dx());
     if (task.index == pass_.first_backward) finish_micro_batch();
   }
   void finish_micro_batch() {
@@ -297,10 +311,9 @@ class UnitComputation {
   Entry entry_;
   std::vector<Block> blocks_;
   Head head_;
-  std::int64_t hidden_;
   Cache cache_;
-  OffloadedInputs<Device, Compute>* offloaded_;
-  StreamProbe<Compute> probe_;
+  UnitStreams<L> streams_;
+  const StepHookList<Compute>& hooks_;
   PassInput<Compute> pass_;
   const MicroBatch* batch_ = nullptr;
   typename Entry::Shared shared_;             ///< values that the entry shares with all blocks in this pass
@@ -309,7 +322,6 @@ class UnitComputation {
   typename Arena::Mark entry_mark_;
   typename Arena::Mark temporary_;  ///< arena mark below the activations that the current block's forward saves
   typename Arena::Mark gradient_mark_;
-  Tensor<Compute> x_, y_, dx_;
 };
 
 }  // namespace fsdp

@@ -15,25 +15,46 @@
 #include <vector>
 
 #include <tessera/comm/simulated.hpp>
+#include <tessera/fsdp/core/dtype.hpp>
 #include <tessera/fsdp/core/error.hpp>
-#include <tessera/fsdp/core/has_member.hpp>
+#include <tessera/fsdp/device/cpu.hpp>
 #include <tessera/fsdp/device/meta.hpp>
 #include <tessera/fsdp/execution/count_exchange.hpp>
 #include <tessera/fsdp/execution/executor.hpp>
 #include <tessera/fsdp/execution/sharded_model.hpp>
-#include <tessera/fsdp/execution/step_watch.hpp>
-#include <tessera/fsdp/execution/verification.hpp>
-#include <tessera/fsdp/execution/whole_sequences.hpp>
+#include <tessera/fsdp/execution/step_hooks.hpp>
+#include <tessera/fsdp/execution/unit_streams.hpp>
 #include <tessera/fsdp/module/meta_stack.hpp>
 #include <tessera/fsdp/optim/instances.hpp>
 #include <tessera/fsdp/optim/sharded_optimizer.hpp>
-#include <tessera/fsdp/plan/meta_twin.hpp>
+#include <tessera/fsdp/plan/dry_run_parts.hpp>
 #include <tessera/fsdp/plan/plan.hpp>
-#include <tessera/fsdp/plan/ranks.hpp>
-#include <tessera/fsdp/plan/step_record.hpp>
-#include <tessera/fsdp/plan/step_recorder.hpp>
 
-namespace fsdp::plan {
+namespace fsdp {
+
+// Compiled into the library.
+extern template class OffloadedInputs<device::Cpu, float>;
+extern template class OffloadedInputs<device::Cpu, bf16>;
+extern template class OffloadedInputs<device::Meta, float>;
+extern template class OffloadedInputs<device::Meta, bf16>;
+
+struct WatchedSteps;  // tessera/fsdp/verification/verification.hpp
+
+/// For a Training whose steps are neither digested nor verified. The alternative is WatchedSteps.
+struct UnwatchedSteps {
+  template <class Model>
+  struct Of {
+    /// Watches the steps of a dry run's executor. `has_pieces`: whether the strategy cuts steps into pieces. Throws
+    /// LogicError here if steps are to be digested or verified.
+    Of(ShardedModel<Model>& module, Executor<Model>&, bool /*has_pieces*/) { check_unwatched_plan(module.size()); }
+    /// Repeats micro-batches as a verification does, and keeps digests of weights and states. `for_each_load(pass)`
+    /// calls pass(batch) with every full load.
+    template <class ForEachLoad, class Optimizer>
+    void verify(const ForEachLoad&, const Optimizer&) {}
+  };
+};
+
+namespace plan {
 
 /// The tasks of a module's training pass, and their names.
 struct PlannedSchedule {
@@ -44,30 +65,6 @@ struct PlannedSchedule {
 
 namespace detail {
 
-/// Selects the largest plan among ranks, for a request whose rank is most_loaded.
-class MostLoaded {
- public:
-  /// `request` must outlive this object.
-  explicit MostLoaded(const Request& request);
-  MostLoaded(const MostLoaded&) = delete;
-  MostLoaded& operator=(const MostLoaded&) = delete;
-  ~MostLoaded();
-
-  /// `request_of` returns the request for one rank; `add` then takes that rank's plan.
-  /// @{
-  const Request& request_of(int rank);
-  void add(const Plan& plan);
-  /// @}
-  /// Returns the largest plan.
-  Plan plan(bool same_on_all_ranks);
-
- private:
-  const Request& request_;
-  Request one_;
-  StepRecord record_;
-  Plan most_;
-};
-
 /// See planned_schedule. `MetaModel`: a model's MetaTwin; `Sharding`: the strategy of its stack.
 template <class MetaModel, class Sharding>
 PlannedSchedule schedule_on_meta(const MetaModel& meta, const Sharding& sharding, const RunShape& shape, int ranks) {
@@ -77,45 +74,46 @@ PlannedSchedule schedule_on_meta(const MetaModel& meta, const Sharding& sharding
 }
 
 /// See dry_run. `shape`: the request's, with tile plans and parts of attention; `world`: of the request's rank.
-template <class MetaModel, class Sharding, class Optimizer>
+template <class Watch, class MetaModel, class Sharding, class Optimizer>
 Plan dry_run_on_meta(const MetaModel& meta, const Sharding& sharding, const RunShape& shape, const Request& request,
                      const comm::SimulatedWorld& world, const Optimizer& with) {
   typename MetaModel::Stack::Comm communicator(world, {.record = request.record != nullptr});
   ShardedModel<MetaModel> module(communicator, meta, sharding, shape, request.purpose);
   if (request.rank == most_loaded) {
-    MostLoaded most(request);
-    for (const int rank : ranks_to_try(module, request, with)) {
+    Plan most = largest_plan(request, ranks_to_try(module, request, with), [&](const Request& one) {
       comm::SimulatedWorld other = world;
-      other.rank = rank;
-      most.add(dry_run_on_meta(meta, sharding, shape, most.request_of(rank), other, with));
-    }
-    return most.plan(loads_ranks_alike(module.group_list(), request.ranks, rows_of_ranks(request)));
+      other.rank = one.rank;
+      return dry_run_on_meta<Watch>(meta, sharding, shape, one, other, with);
+    });
+    most.same_on_all_ranks = loads_ranks_alike(module.group_list(), request.ranks, rows_of_ranks(request));
+    return most;
   }
   StepRecorder recorder(request.record);
   if (request.record != nullptr) recorder.watch(watched(module));
-  check_verifies(shape, sharding.stack_limits().has_pieces);
   Executor<MetaModel> executor(module, recorder.observer());
+  typename Watch::template Of<MetaModel> watch(module, executor, sharding.stack_limits().has_pieces);
   std::optional<CountExchange<typename MetaModel::Stack::Comm>> counts_of_training, counts_of_evaluation;
   if (request.purpose == Purpose::train) counts_of_training.emplace(communicator, module.ledger());
   if (request.purpose != Purpose::generate) counts_of_evaluation.emplace(communicator, module.ledger());
 
   using Batch = typename MetaModel::Batch;
+  const StepSize& size = request.size();
   const auto batch_of = [&](std::int64_t sequences) {
-    return module.model().unread_batch(sequences, request.shape.sequence_length);
+    return module.model().unread_batch(sequences, size.sequence_length);
   };
-  const Batch batch = batch_of(request.sequences);
-  const std::int64_t least = request.fewer ? 1 : request.sequences;
+  const Batch batch = batch_of(size.sequences);
+  const std::int64_t least = size.fewer ? 1 : size.sequences;
   const auto for_each_load = [&](std::int64_t fewest, auto pass) {
-    for (std::int64_t sequences = request.sequences; sequences >= fewest; --sequences)
-      nn::for_each_load(batch_of(sequences), request.shape.sequence_length, std::ref(pass));
+    for (std::int64_t sequences = size.sequences; sequences >= fewest; --sequences)
+      nn::for_each_load(batch_of(sequences), size.sequence_length, std::ref(pass));
   };
   // A smaller micro-batch is the first or the last of a step. The other micro-batches are full, which needs the most
   // memory for uploads.
   const auto train = [&](const Batch& one) {
-    const bool full = one.sequences == request.sequences;
-    std::vector<Batch> step(static_cast<std::size_t>(request.shape.micro_batches), full ? one : batch);
+    const bool full = one.sequences == size.sequences;
+    std::vector<Batch> step(static_cast<std::size_t>(size.micro_batches), full ? one : batch);
     step.front() = one;
-    executor.queue_training(step, 1.0f, request.shape.verifies);
+    executor.queue_training(step, 1.0f, size.verifies);
     if (full || step.size() == 1) return;
     step.front() = batch;
     step.back() = one;
@@ -137,11 +135,8 @@ Plan dry_run_on_meta(const MetaModel& meta, const Sharding& sharding, const RunS
   Plan result{.rank = request.rank, .residency = module.residency()};
   if (request.purpose == Purpose::train) {
     optim::ShardedOptimizer<typename ShardedModel<MetaModel>::Stack, Optimizer> optimizer(module, with);
-    constexpr bool may_verify = StepWatch<MetaModel>::may_verify;
-    // Kept alive until its bytes are counted.
-    [[maybe_unused]] OnlyIf<may_verify, std::optional<RestingDigests<MetaModel, decltype(optimizer)>>> resting;
     module.stream().counters.matmuls = request.matmuls;
-    recorder.record(&StepRecord::counts, [&] {
+    recorder.record_counts([&] {
       if (request.record != nullptr) counts_of_training->start([] { return BatchCounts{}; });
     });
     for_each_load(least, [&, counted = false](const Batch& one) mutable {
@@ -153,27 +148,16 @@ Plan dry_run_on_meta(const MetaModel& meta, const Sharding& sharding, const RunS
       result.work.matmuls = nullptr;
       module.stream().counters.matmuls = nullptr;
     });
-    recorder.record(&StepRecord::optimizer, [&] { optimizer.step(executor.loss(), {}); });
-    if constexpr (may_verify)
-      if (request.shape.verifies) {
-        for_each_load(request.sequences, [&](const Batch& one) {  // in addition to the step's own micro-batches
-          const std::vector<Batch> step(static_cast<std::size_t>(request.shape.micro_batches), one);
-          const auto held = executor.upload(step);
-          executor.repeat(executor.upload({&one, 1}), 1.0f);
-        });
-        resting.emplace(module, optimizer).keep();
-      }
-    if (auto* const digests = executor.watch().steps()) {
-      digests->add_gradients();
-      digests->add_weights();
-    }
+    recorder.record_optimizer([&] { optimizer.step(executor.loss(), {}); });
+    watch.verify([&](auto pass) { for_each_load(size.sequences, pass); }, optimizer);
+    executor.hooks().call(&Executor<MetaModel>::Hooks::after_pass);
+    executor.hooks().call(&Executor<MetaModel>::Hooks::after_update);
     for_each_load(least, evaluate);
-    if (request.logit_rows > 0) {
+    if (size.logit_rows > 0) {
       if constexpr (generates) {
-        const std::vector<std::int64_t> rows(static_cast<std::size_t>(request.logit_rows));
-        for_each_load(request.sequences, [&](const Batch& one) {
-          executor.evaluate_logits(one, rows, unbacked_logits(request.logit_rows));
-        });
+        const std::vector<std::int64_t> rows(static_cast<std::size_t>(size.logit_rows));
+        for_each_load(size.sequences,
+                      [&](const Batch& one) { executor.evaluate_logits(one, rows, unbacked_logits(size.logit_rows)); });
       } else {
         throw InputError(no_logits);
       }
@@ -183,25 +167,25 @@ Plan dry_run_on_meta(const MetaModel& meta, const Sharding& sharding, const RunS
     for_each_load(least, evaluate);
     result.bytes = module.peak_bytes();
   } else if constexpr (generates) {
-    if (request.logit_rows > 0) {
-      const std::vector<std::int64_t> rows(static_cast<std::size_t>(request.logit_rows));
-      executor.logits(batch, rows, unbacked_logits(request.logit_rows));
+    if (size.logit_rows > 0) {
+      const std::vector<std::int64_t> rows(static_cast<std::size_t>(size.logit_rows));
+      executor.logits(batch, rows, unbacked_logits(size.logit_rows));
     } else {
-      executor.logits(batch, unbacked_logits(request.sequences * request.shape.sequence_length));
+      executor.logits(batch, unbacked_logits(request.rows()));
     }
     if constexpr (Executor<MetaModel>::continues)
-      if (request.shape.cached_rows > 0) {
-        const auto last = static_cast<std::int32_t>(request.shape.cached_rows / request.sequences - 1);
-        const std::vector<std::int32_t> positions(static_cast<std::size_t>(request.sequences), last);
-        executor.next_logits(module.model().unread_batch(request.sequences, 1), positions,
-                             unbacked_logits(request.sequences));
+      if (size.cached_rows > 0) {
+        const auto last = static_cast<std::int32_t>(size.cached_rows / size.sequences - 1);
+        const std::vector<std::int32_t> positions(static_cast<std::size_t>(size.sequences), last);
+        executor.next_logits(module.model().unread_batch(size.sequences, 1), positions,
+                             unbacked_logits(size.sequences));
       }
     result.bytes = module.peak_bytes();
   } else {
     throw InputError(no_logits);
   }
   result.plans = executor.plans();
-  result.middle_parts = shape.middle_parts;
+  result.middle_parts = shape.size.middle_parts;
   result.activation_bytes = module.arena().peak();
   result.offloaded_activation_bytes = module.offload_arena().peak();
   result.offloaded_bytes = module.offloaded_bytes();
@@ -212,21 +196,25 @@ Plan dry_run_on_meta(const MetaModel& meta, const Sharding& sharding, const RunS
 
 /// Runs the request's purpose on Meta and returns what it takes: a training step with its optimizer, then an evaluation
 /// and the requested logits; or an evaluation; or generation. Every pass runs with all that a batch may carry
-/// (nn::for_each_load). With Request::fewer, training and evaluation run for every number of sequences up to the
-/// request's, since fewer sequences may be cut into longer tiles.
-template <class Model, class Optimizer = optim::RunTimeOptimizer>
+/// (nn::for_each_load). With StepSize::fewer, training and evaluation run for every number of sequences up to the
+/// request's, since fewer sequences may be cut into longer tiles. `Watch`: WatchedSteps if steps may be digested or
+/// verified; the dry runs that are compiled into the library always can.
+template <class Model, class Optimizer = optim::RunTimeOptimizer, class Watch = UnwatchedSteps>
 Plan dry_run(const Model& model, const typename Model::Stack::Sharding& sharding,
-             const typename Model::Stack::Tiling& tiling, const Request& request, const Optimizer& with = {}) {
+             const typename Model::Stack::Tiling& tiling, const Request& request, const Optimizer& with = {},
+             const Watch& /*watch*/ = {}) {
+  static_assert(optim::check_optimizer<Optimizer>());
   static_assert(optim::check_whole_tensors<Optimizer, typename Model::Stack::Sharding>());
   auto world = comm::simulated_world<typename Model::Stack::Comm>(request.ranks, std::max(request.rank, 0));
   if (request.scratch_bytes_for != nullptr) world.scratch_bytes_for = request.scratch_bytes_for;
   RunShape shape = request.shape;
   shape.plans = std::make_shared<const nn::TilePlans>(tiling);
-  shape.middle_parts =
-      SequencesOf<Model>::middle_parts(model, tiling, shape, request.sequences * shape.sequence_length);
+  shape.size.middle_parts = SequencesOf<Model>::middle_parts(model, tiling, shape, request.rows());
   using Meta = MetaTwin<Model, Optimizer>;
   const auto meta_sharding = described<typename Model::Stack, typename Meta::Stack>(sharding);
-  return detail::dry_run_on_meta(Meta(model.config(), model.units()), meta_sharding, shape, request, world, with);
+  using Compiled = std::conditional_t<detail::is_in_library<Meta>, WatchedSteps, Watch>;
+  return detail::dry_run_on_meta<Compiled>(Meta(model.config(), model.units()), meta_sharding, shape, request, world,
+                                           with);
 }
 
 /// Returns the training pass of rank 0 of a request's ranks.
@@ -244,15 +232,15 @@ std::string tiling_text(const Model& model, typename Model::Stack::Tiling tiling
   using MetaModel = MetaTwin<Model>;
   using Meta = typename MetaModel::Stack::Device;
   auto arena = Meta::Arena::unbounded();
-  typename Meta::Stream stream(arena, request.shape.threads);
-  const int sharing = request.shape.ranks_per_sequence;  // the last rank that shares a sequence has the most rows
-  const nn::RowRange rows = nn::rows_of_part(request.sequences * request.shape.sequence_length, sharing - 1, sharing);
+  typename Meta::Stream stream(arena, request.shape.threads());
+  const int sharing = request.size().ranks_per_sequence;  // the last rank that shares a sequence has the most rows
+  const nn::RowRange rows = nn::rows_of_part(request.rows(), sharing - 1, sharing);
   nn::Context<typename MetaModel::Local> context{
       .arena = arena,
       .stream = stream,
       .plans = std::make_shared<nn::TilePlans>(tiling),
-      .sequences = sharing == 1 ? request.sequences : 1,
-      .sequence_length = sharing == 1 ? request.shape.sequence_length : rows.end - rows.begin};
+      .sequences = sharing == 1 ? request.size().sequences : 1,
+      .sequence_length = sharing == 1 ? request.size().sequence_length : rows.end - rows.begin};
   const MetaModel meta(model.config(), model.units());
   std::string text, last;
   for (int i = 0; i < meta.blocks(); ++i)
@@ -266,8 +254,7 @@ std::string tiling_text(const Model& model, typename Model::Stack::Tiling tiling
     });
   if constexpr (requires { meta.head().plan(context); })
     text += message("tiling: head, ", meta.head().plan(context), "\n");
-  const int parts =
-      SequencesOf<Model>::middle_parts(model, tiling, request.shape, request.sequences * request.shape.sequence_length);
+  const int parts = SequencesOf<Model>::middle_parts(model, tiling, request.shape, request.rows());
   if (parts > 1) text += message("tiling: attention in ", parts, " parts\n");
   return text;
 }
@@ -282,11 +269,11 @@ namespace detail {
   FSDP_META_LLAMA_OF(how, Target, buffer::Shard, false, __VA_ARGS__)     \
   FSDP_META_LLAMA_OF(how, Target, buffer::Shard, true, __VA_ARGS__)
 /// The same for one placement and memory of optimizer state.
-#define FSDP_META_LLAMA_OF(how, Target, Across, offloads, ...)                                     \
-  how Plan dry_run_on_meta(const MetaLlama<Target, Across, offloads, __VA_ARGS__>&,                \
-                           const MetaSharding<Across, offloads>&, const RunShape&, const Request&, \
-                           const comm::SimulatedWorld&, const optim::RunTimeOptimizer&);           \
-  how PlannedSchedule schedule_on_meta(const MetaLlama<Target, Across, offloads, __VA_ARGS__>&,    \
+#define FSDP_META_LLAMA_OF(how, Target, Across, offloads, ...)                                                   \
+  how Plan dry_run_on_meta<WatchedSteps>(const MetaLlama<Target, Across, offloads, __VA_ARGS__>&,                \
+                                         const MetaSharding<Across, offloads>&, const RunShape&, const Request&, \
+                                         const comm::SimulatedWorld&, const optim::RunTimeOptimizer&);           \
+  how PlannedSchedule schedule_on_meta(const MetaLlama<Target, Across, offloads, __VA_ARGS__>&,                  \
                                        const MetaSharding<Across, offloads>&, const RunShape&, int ranks);
 
 FSDP_META_LLAMA(extern template, device::Cpu, Fp32)
@@ -298,4 +285,5 @@ FSDP_META_LLAMA(extern template, device::Cuda, Bf16Wire<Bf16Mixed>)
 
 }  // namespace detail
 
-}  // namespace fsdp::plan
+}  // namespace plan
+}  // namespace fsdp

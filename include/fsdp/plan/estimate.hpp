@@ -16,20 +16,20 @@ namespace fsdp::plan {
 
 /// Dry-runs a training step on the cluster's ranks and returns the estimate. The arguments are those of dry_run; the
 /// number of ranks is the cluster's. Throws InputError for an invalid cluster, and as dry_run does.
-template <class Model, class Optimizer = optim::RunTimeOptimizer>
+template <class Model, class Optimizer = optim::RunTimeOptimizer, class Watch = UnwatchedSteps>
 Estimate estimate(const Model& model, typename Model::Stack::Sharding sharding, typename Model::Stack::Tiling tiling,
-                  Request request, const Cluster& cluster, const Optimizer& with = {}) {
+                  Request request, const Cluster& cluster, const Optimizer& with = {}, const Watch& watch = {}) {
   cluster.validate();
   request.ranks = static_cast<int>(cluster.ranks);
   request.purpose = Purpose::train;
   StepRecord record;
   request.record = &record;
-  const Plan plan = dry_run(model, sharding, tiling, request, with);
+  const Plan plan = dry_run(model, sharding, tiling, request, with, watch);
+  const StepSize& size = request.size();
   const int pieces = sharding::facts_of(sharding).pieces;
-  const std::int64_t batches =
-      pieces > 0 ? pieces : request.ranks / request.shape.ranks_per_sequence * request.shape.micro_batches;
-  const std::int64_t length = request.shape.sequence_length;
-  const double sequences = static_cast<double>(batches) * static_cast<double>(request.sequences);
+  const std::int64_t batches = pieces > 0 ? pieces : request.ranks / size.ranks_per_sequence * size.micro_batches;
+  const std::int64_t length = size.sequence_length;
+  const double sequences = static_cast<double>(batches) * static_cast<double>(size.sequences);
   const std::int64_t whole = checked_multiply(length, length);
   const std::int64_t squares =
       request.document_length > 0 ? std::llround(request.document_length * static_cast<double>(length)) : whole;

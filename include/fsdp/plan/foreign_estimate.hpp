@@ -27,11 +27,10 @@
 #include <tessera/fsdp/module/units.hpp>
 #include <tessera/fsdp/optim/sharded.hpp>
 #include <tessera/fsdp/plan/cluster.hpp>
+#include <tessera/fsdp/plan/dry_run_parts.hpp>
 #include <tessera/fsdp/plan/plan.hpp>
-#include <tessera/fsdp/plan/ranks.hpp>
 #include <tessera/fsdp/plan/step_estimate.hpp>
 #include <tessera/fsdp/plan/step_record.hpp>
-#include <tessera/fsdp/plan/step_recorder.hpp>
 
 namespace fsdp::plan {
 
@@ -64,7 +63,7 @@ void record_step(Twin& twin, const ForeignStep& step, StepRecord& record) {
   while (pass.next().has_value()) pass.enter().done();
   pass.finish();
   recorder.set_active(false);
-  recorder.record(&StepRecord::optimizer, [&] { twin.queue_step({}); });
+  recorder.record_optimizer([&] { twin.queue_step({}); });
 }
 
 /// Returns the memory of a rank of a Sharded that has made its step.
@@ -113,25 +112,23 @@ Estimate estimate(const std::vector<Unit>& units, const typename ShardedT::Strat
     Twin twin(communicator, units, described<typename ShardedT::Stack, typename Twin::Stack>(strategy), settings);
     return f(twin);
   };
+  StepRecord record;
   Request request;
   request.ranks = ranks;
+  request.record = &record;
   std::vector<int> candidates;
-  Plan most;
-  StepRecord record;
+  bool same_on_all_ranks = true;
   with_twin(0, [&](Twin& twin) {
     candidates = detail::ranks_to_try(twin.module(), request, settings.optimizer);
-    most.same_on_all_ranks = loads_ranks_alike(twin.module().group_list(), ranks);
+    same_on_all_ranks = loads_ranks_alike(twin.module().group_list(), ranks);
   });
-  for (const int rank : candidates)
-    with_twin(rank, [&](Twin& twin) {
-      StepRecord own;
-      detail::record_step(twin, step, own);
-      Plan plan = detail::plan_of(twin, rank, step.own_bytes);
-      plan.same_on_all_ranks = most.same_on_all_ranks;
-      if (plan.peak_bytes() <= most.peak_bytes()) return;
-      most = std::move(plan);
-      record = std::move(own);
+  Plan most = detail::largest_plan(request, candidates, [&](const Request& one) {
+    return with_twin(one.rank, [&](Twin& twin) {
+      detail::record_step(twin, step, *one.record);
+      return detail::plan_of(twin, one.rank, step.own_bytes);
     });
+  });
+  most.same_on_all_ranks = same_on_all_ranks;
   detail::state_seconds(record, step);
   return estimate_of(most, record, {.tokens = step.samples, .flops = step.flops}, cluster);
 }

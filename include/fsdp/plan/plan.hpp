@@ -9,13 +9,14 @@
 
 #include <tessera/fsdp/device/memory.hpp>
 #include <tessera/fsdp/device/operation.hpp>
-#include <tessera/fsdp/execution/run_shape.hpp>
+#include <tessera/fsdp/execution/step_size.hpp>
 #include <tessera/fsdp/module/units.hpp>
 #include <tessera/fsdp/nn/tile_plans.hpp>
-#include <tessera/fsdp/plan/step_record.hpp>
 #include <tessera/fsdp/sharding/slots.hpp>
 
 namespace fsdp::plan {
+
+struct StepRecord;  // tessera/fsdp/plan/step_record.hpp
 
 /// Special value of Request::rank: the rank that needs the most memory.
 inline constexpr int most_loaded = -1;
@@ -23,21 +24,21 @@ inline constexpr int most_loaded = -1;
 /// The input of a plan: a step on one of `ranks` ranks.
 struct Request {
   int ranks = 1;
-  int rank = 0;                ///< number of the rank, or most_loaded
-  std::int64_t sequences = 1;  ///< number of sequences in one micro-batch
-  bool fewer = false;          ///< micro-batches may have fewer sequences: plan for every number
+  int rank = 0;  ///< number of the rank, or most_loaded
   /// Mean length in tokens of the documents in the sequences, weighted by length; 0: each sequence is one document.
   /// Affects only times.
   double document_length = 0;
   RunShape shape;  ///< shape of the run; its activation_bytes are ignored
   Purpose purpose = Purpose::train;
-  /// Number of rows of a batch whose logits are computed. 0: all rows for generation, none for training
-  /// (Executor::evaluate_logits).
-  std::int64_t logit_rows = 0;
   std::vector<device::MatmulRecord>* matmuls = nullptr;  ///< output: list of a training step's matmuls; may be nullptr
   StepRecord* record = nullptr;  ///< output: tasks of a full training step, in an empty record; may be nullptr
   /// Returns the bytes of a rank's communicator, if it is not the model's communicator; see comm::SimulatedWorld.
   std::int64_t (*scratch_bytes_for)(int ranks) = nullptr;
+
+  /// Returns the size of the step.
+  const StepSize& size() const { return shape.size; }
+  /// Returns the number of rows of a full micro-batch.
+  std::int64_t rows() const { return size().sequences * size().sequence_length; }
 };
 
 /// The result of a dry run: the memory and operation counts of a step.

@@ -3,8 +3,8 @@
 /// The estimate of a training step on a cluster: its exact memory, and its time from its schedule in virtual time.
 ///
 /// Bytes and collectives are those of a run: the dry run makes the same calls. Times are modelled: rates of the
-/// cluster, collectives by latency and bandwidth (collective_times.hpp), and operations ordered by the run's own events
-/// (virtual_time.hpp). Not modelled: the time of the host to enqueue operations, and the slowdown of individual kernels
+/// cluster, collectives by latency and bandwidth (cluster.hpp), and operations ordered by the run's own events
+/// (step_works.hpp). Not modelled: the time of the host to enqueue operations, and the slowdown of individual kernels
 /// during a collective.
 #pragma once
 
@@ -16,7 +16,6 @@
 #include <tessera/fsdp/plan/plan.hpp>
 #include <tessera/fsdp/plan/step_record.hpp>
 #include <tessera/fsdp/plan/step_works.hpp>
-#include <tessera/fsdp/plan/virtual_time.hpp>
 
 namespace fsdp::plan {
 

@@ -13,7 +13,7 @@
 #include <tessera/comm/monitor.hpp>
 #include <tessera/fsdp/core/dtype.hpp>
 #include <tessera/fsdp/device/operation.hpp>
-#include <tessera/fsdp/plan/collective_times.hpp>
+#include <tessera/fsdp/plan/cluster.hpp>
 #include <tessera/fsdp/sharding/problem.hpp>
 #include <tessera/fsdp/sharding/schedule.hpp>
 

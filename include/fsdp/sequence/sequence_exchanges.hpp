@@ -3,9 +3,9 @@
 /// The exchanges of a unit's activations that are in flight between its stages.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <utility>
 #include <vector>
 
@@ -25,13 +25,11 @@ class SequenceExchanges {
 
   /// Begins a forward or a backward. All earlier exchanges must have been waited for.
   void begin(int parts) {
-    for (auto& kind : moving_) {
-      kind.clear();
-      kind.resize(static_cast<std::size_t>(parts));
-    }
+    drop();
+    parts_ = static_cast<std::size_t>(parts);
   }
   /// Discards exchanges that an unfinished pass has left in flight.
-  void drop() { begin(0); }
+  void drop() { moving_.clear(); }
 
   /// Starts an exchange of activations from placement From to the other placement, ordered after the work that is on
   /// the stream now. `unit`: index of the unit, for messages.
@@ -53,13 +51,13 @@ class SequenceExchanges {
   /// @{
   void wait(Stream& stream, sharding::Step step, int part) { of(step, part).pending.wait(stream); }
   void wait(Stream& stream, sharding::Step step) {
-    for (Moving& moving : moving_[kind_of(step)]) moving.pending.wait(stream);
+    for (Moving& moving : moving_[step]) moving.pending.wait(stream);
   }
   /// @}
   /// Lets exchanges in flight make progress.
   void progress() {
-    for (auto& kind : moving_)
-      for (Moving& moving : kind) moving.pending.progress();
+    for (auto& [step, parts] : moving_)
+      for (Moving& moving : parts) moving.pending.progress();
   }
 
  private:
@@ -68,17 +66,14 @@ class SequenceExchanges {
     comm::Pending<Comm> pending;
   };
 
-  static std::size_t kind_of(sharding::Step step) {
-    switch (step) {
-      case sharding::Step::to_heads: return 0;
-      case sharding::Step::to_rows: return 1;
-      case sharding::Step::gradient_to_heads: return 2;
-      default: return 3;
-    }
+  Moving& of(sharding::Step step, int part) {
+    std::vector<Moving>& parts = moving_[step];
+    parts.resize(parts_);
+    return parts[static_cast<std::size_t>(part)];
   }
-  Moving& of(sharding::Step step, int part) { return moving_[kind_of(step)][static_cast<std::size_t>(part)]; }
 
-  std::array<std::vector<Moving>, 4> moving_;  // [kinds][parts]
+  std::size_t parts_ = 0;                                 ///< number of parts of the unit's middle
+  std::map<sharding::Step, std::vector<Moving>> moving_;  // [kinds][parts]
 };
 
 }  // namespace fsdp

@@ -14,7 +14,6 @@
 
 #include <tessera/fsdp/buffer/sequence.hpp>
 #include <tessera/fsdp/core/tensor.hpp>
-#include <tessera/fsdp/execution/offloaded_inputs.hpp>
 #include <tessera/fsdp/nn/batch.hpp>
 #include <tessera/fsdp/nn/module.hpp>
 #include <tessera/fsdp/nn/one_of.hpp>
@@ -51,18 +50,9 @@ StagesSaved<Kind>& saved_of(StagesSaved<Block>& saved) {
 
 }  // namespace detail
 
-/// For models whose blocks do not define stages: nothing is computed in stages.
+/// Computes the stages of the blocks, which all define them, of a ShardedModel, one unit at a time.
 template <class Module>
 class SequenceStages {
- public:
-  static constexpr bool possible = false;  ///< see WholeSequencesOf
-  /// Stores nothing.
-  SequenceStages(const Module&, const std::vector<typename Module::Model::Block>&) {}
-};
-/// Computes the stages of the blocks of a ShardedModel, one unit at a time.
-template <class Module>
-requires nn::all_kinds_are_staged<typename Module::Model::Block, typename Module::Local>
-class SequenceStages<Module> {
  public:
   static constexpr bool possible = true;  ///< stages are computed if several ranks share a sequence
   using L = typename Module::Local;
@@ -93,7 +83,7 @@ class SequenceStages<Module> {
 
   /// Sets the context's length to the length of whole sequences, which an earlier micro-batch may have changed.
   void see_whole(Context& context) const {
-    if (on()) context.sequence_length = module_.shape().sequence_length;
+    if (on()) context.sequence_length = module_.size().sequence_length;
   }
   /// Returns this rank's rows of batches.
   template <class Batch>
@@ -121,20 +111,20 @@ class SequenceStages<Module> {
   bool computes(const Task& task) const { return on() && task.index > 0 && task.action != sharding::Action::loss; }
   /// Computes a stage. A block's output, or the gradient of its input, is complete after the last one.
   template <class Computation>
-  void compute(Computation& model, const typename Computation::Unit& unit,
-               OffloadedInputs<typename Module::Device, Compute>& offloaded) {
+  void compute(Computation& model, const typename Computation::Unit& unit) {
     const Task& task = unit.task;
+    auto& streams = model.streams();
     const auto weights_of = [&](const auto& block) { return unit.weights(block); };
     if (task.action == sharding::Action::forward) {
       if (is_first(task)) model.begin_forward(task.index);
-      forward(model.context(), task, model.shared(), weights_of, model.x(), model.y(), model.saves(task.index));
+      forward(model.context(), task, model.shared(), weights_of, streams.x(), streams.y(), streams.saves(task.index));
       if (is_last(task)) model.end_forward(task);
       return;
     }
-    if (is_first(task) && module_.uses()[static_cast<std::size_t>(task.index)].offloads_input)
-      units_[index_of(task.index)].x = offloaded.fetched(task.index);
+    if (is_first(task))
+      if (const auto x = streams.fetched(task.index)) units_[index_of(task.index)].x = *x;
     const auto gradients_of = [&](const auto& block) { return unit.gradients(block); };
-    backward(model.context(), task, model.shared(), weights_of, gradients_of, model.dx());
+    backward(model.context(), task, model.shared(), weights_of, gradients_of, streams.dx());
     if (is_last(task)) model.end_backward(task);
   }
 

@@ -21,6 +21,7 @@
 #include <tessera/fsdp/module/meta_stack.hpp>
 #include <tessera/fsdp/optim/sharded_optimizer.hpp>
 #include <tessera/fsdp/testing/model_runs.hpp>
+#include <tessera/fsdp/training/run_time_optimizer.hpp>
 #include <tessera/fsdp/training/training.hpp>
 
 namespace fsdp::testing {

@@ -20,18 +20,20 @@
 #include <tessera/fsdp/execution/executor.hpp>
 #include <tessera/fsdp/execution/sharded_model.hpp>
 #include <tessera/fsdp/execution/training_step.hpp>
+#include <tessera/fsdp/nn/batch.hpp>
 #include <tessera/fsdp/optim/initialize.hpp>
 #include <tessera/fsdp/optim/instances.hpp>
+#include <tessera/fsdp/optim/optimizer.hpp>
 #include <tessera/fsdp/optim/sharded_optimizer.hpp>
 #include <tessera/fsdp/plan/dry_run.hpp>
-#include <tessera/fsdp/training/run_time_optimizer.hpp>
 #include <tessera/fsdp/training/step_size.hpp>
 
 namespace fsdp::train {
 
 /// One rank's training of a model: its shards, optimizer, executor and memory. Weights are zero until you call
 /// `initialize` or load a checkpoint (tessera/fsdp/checkpoint/shards_io.hpp, tessera/fsdp/model_files/load.hpp).
-template <class ModelT, class OptimizerT = optim::RunTimeOptimizer>
+/// `Watch`: WatchedSteps (tessera/fsdp/verification/verification.hpp) if steps may be digested or verified.
+template <class ModelT, class OptimizerT = optim::RunTimeOptimizer, class Watch = UnwatchedSteps>
 class Training {
  public:
   using Model = ModelT;
@@ -40,6 +42,7 @@ class Training {
   using Batch = typename Model::Batch;
   using Module = ShardedModel<Model>;
   using Optimizer = optim::ShardedOptimizer<typename Module::Stack, OptimizerT>;
+  static_assert(optim::check_optimizer<OptimizerT>());
 
   /// Optional settings.
   struct Options {
@@ -53,8 +56,9 @@ class Training {
   /// policies and sizes do not fit together, MemoryError if there is not enough memory.
   Training(Comm& communicator, const Model& model, const StepSize& size, typename Stack::Sharding sharding = {},
            typename Stack::Tiling tiling = {}, const Options& options = {})
-      : request_(request_of(communicator, size, options.optimizer)),
-        plan_(plan::dry_run(model, sharding, tiling, request_, options.optimizer)),
+      : request_(plan_request(size, communicator.size(), communicator.rank(), Purpose::train,
+                              optim::step_work(options.optimizer))),
+        plan_(plan::dry_run(model, sharding, tiling, request_, options.optimizer, Watch())),
         module_(communicator, model, sharding, planned_shape(request_, plan_)),
         optimizer_(module_, options.optimizer, options.rules),
         executor_(module_, options.observer),
@@ -93,9 +97,11 @@ class Training {
   void queue(std::span<const Batch> micro_batches, float scale, const device::StepInputs& inputs, bool alike,
              const std::function<void()>& before_update = {}) {
     for (const Batch& batch : micro_batches)
-      require(batch.sequences == request_.sequences || (request_.fewer && batch.sequences < request_.sequences),
+      require(batch.sequences == request_.size().sequences ||
+                  (request_.size().fewer && batch.sequences < request_.size().sequences),
               "training: a micro-batch has ", batch.sequences, " sequences, and steps were planned for ",
-              request_.sequences, request_.fewer ? " at most" : "; plan them with StepSize{.fewer = true}");
+              request_.size().sequences,
+              request_.size().fewer ? " at most" : "; plan them with StepSize{.fewer = true}");
     step_.queue(micro_batches, scale, inputs, alike, before_update);
   }
 
@@ -125,12 +131,6 @@ class Training {
   double step(const Batch& batch, const device::StepInputs& inputs) { return step({&batch, 1}, inputs); }
 
  private:
-  static plan::Request request_of(const Comm& communicator, const StepSize& size, const OptimizerT& optimizer) {
-    plan::Request request = plan_request(size, communicator.size(), communicator.rank());
-    request.shape.step_work = optim::step_work(optimizer);
-    return request;
-  }
-
   plan::Request request_;
   plan::Plan plan_;
   Module module_;

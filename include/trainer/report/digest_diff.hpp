@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include <tessera/fsdp/execution/step_digest.hpp>
+#include <tessera/fsdp/verification/step_digest.hpp>
 #include <tessera/trainer/report/digest_file.hpp>
 
 namespace fsdp::report {

@@ -17,7 +17,7 @@
 #include <vector>
 
 #include <tessera/fsdp/core/named_values.hpp>
-#include <tessera/fsdp/execution/step_digest.hpp>
+#include <tessera/fsdp/verification/step_digest.hpp>
 #include <tessera/trainer/report/metrics.hpp>
 
 namespace fsdp::report {

@@ -18,7 +18,7 @@
 
 #include <tessera/fsdp/checkpoint/safetensors.hpp>
 #include <tessera/fsdp/core/dtype.hpp>
-#include <tessera/fsdp/execution/step_digest.hpp>
+#include <tessera/fsdp/verification/step_digest.hpp>
 
 namespace fsdp::report {
 

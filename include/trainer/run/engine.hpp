@@ -17,11 +17,11 @@
 #include <tessera/comm/stopped.hpp>
 #include <tessera/fsdp/checkpoint/folder.hpp>
 #include <tessera/fsdp/device/operations/optimizer.hpp>
-#include <tessera/fsdp/execution/step_digest.hpp>
 #include <tessera/fsdp/model_files/model_files.hpp>
 #include <tessera/fsdp/module/units.hpp>
 #include <tessera/fsdp/nn/batch.hpp>
 #include <tessera/fsdp/training/step_size.hpp>
+#include <tessera/fsdp/verification/step_digest.hpp>
 #include <tessera/trainer/data/sampler.hpp>
 #include <tessera/trainer/report/metrics.hpp>
 #include <tessera/trainer/report/step_tensors.hpp>

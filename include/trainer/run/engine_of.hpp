@@ -23,12 +23,13 @@
 #include <tessera/comm/ranks.hpp>
 #include <tessera/fsdp/checkpoint/shards_io.hpp>
 #include <tessera/fsdp/device/compute/cpu.hpp>
-#include <tessera/fsdp/execution/verification.hpp>
 #include <tessera/fsdp/model_files/load.hpp>
 #include <tessera/fsdp/models/model.hpp>
 #include <tessera/fsdp/sharding/schedule_of.hpp>
 #include <tessera/fsdp/training/run_time_optimizer.hpp>
 #include <tessera/fsdp/training/training.hpp>
+#include <tessera/fsdp/verification/step_watch.hpp>
+#include <tessera/fsdp/verification/verification.hpp>
 #include <tessera/trainer/data/source.hpp>
 #include <tessera/trainer/flags/flag_values.hpp>
 #include <tessera/trainer/flags/model_choice.hpp>
@@ -85,9 +86,10 @@ class EngineOf final : public Engine {
               facts_.size.micro_batches, static_cast<int>(facts_.start.pieces), signals_),
         held_out_batch_(source, facts_.size.sequences, 1, device::host_memory<Device>) {
     complete_facts(sharding, tiling);
+    if (facts_.size.digests || facts_.size.verifies) step_watch_.emplace(training_.module(), training_.executor());
     if (!facts_.size.verifies) return;
     if constexpr (may_verify) {
-      verification_.emplace(training_.module(), training_.executor());
+      verification_.emplace(training_.module(), training_.executor(), *step_watch_);
       resting_.emplace(training_.module(), training_.optimizer());
     }
   }
@@ -137,7 +139,7 @@ class EngineOf final : public Engine {
     if constexpr (!Device::asynchronous)
       step.collective_seconds = collective_seconds(training_.module()) - in_collectives;
     if (tensors_ != nullptr) end_streams();
-    if (auto* const digests = training_.executor().watch().steps()) step.digests = digests->collect();
+    if (facts_.size.digests) step.digests = step_watch_->steps()->collect();
     step.flops = model_.flops(options_.batch_size * options_.seq_len, batch.counts.squares);
     if constexpr (may_verify)
       if (verifies(number + 1)) resting_->keep();
@@ -178,7 +180,7 @@ class EngineOf final : public Engine {
   }
   void show_next(report::StepTensors& tensors) override {
     tensors_ = &tensors;
-    training_.executor().watch().show_streams({.see = see_stream, .state = this});
+    if (!std::exchange(sees_streams_, true)) training_.executor().watch({.see = see_stream, .state = this});
   }
   void write_weights(report::StepTensors& tensors) override {
     with_disk([&] { write_stepped_weights(training_.module(), tensors); });
@@ -186,6 +188,7 @@ class EngineOf final : public Engine {
   }
 
  private:
+  using Watched = Training<Model, Optimizer, WatchedSteps>;
   static constexpr bool may_verify = StepWatch<Model>::may_verify;
 
   /// The facts known before the step's memory is allocated: measuring the peak allocates memory outside the plan.
@@ -221,7 +224,7 @@ class EngineOf final : public Engine {
     start.seed = options_.seed;
     start.world = ranks_.size();
     start.ranks_per_sequence = options_.sequence.ranks;
-    start.threads = training_.request().shape.threads;
+    start.threads = training_.request().shape.threads();
     start.instruction_set = device::arithmetic();
     start.parameters = parameter_count(model_);
     start.trained = trained_count(model_);
@@ -273,7 +276,7 @@ class EngineOf final : public Engine {
   }
   static void see_stream(void* state, const sharding::Task& task, Tensor<const Compute> values) {
     EngineOf& own = *static_cast<EngineOf*>(state);
-    if (own.stream_error_) return;
+    if (own.tensors_ == nullptr || own.stream_error_) return;
     try {
       write_stream(own.training_.module(), task, values, *own.tensors_);
     } catch (...) {  // the other ranks are in the pass and wait for this rank
@@ -281,7 +284,6 @@ class EngineOf final : public Engine {
     }
   }
   void end_streams() {
-    training_.executor().watch().show_streams({});
     tensors_ = nullptr;
     comm::together(ranks_, "--tensors", [&] {
       if (stream_error_) std::rethrow_exception(stream_error_);
@@ -297,12 +299,14 @@ class EngineOf final : public Engine {
   RunWatch& watch_;
   std::string data_;  ///< identity of the data, compared between ranks and on resume
   EngineFacts facts_;
-  Training<Model, Optimizer> training_;
+  Watched training_;
+  std::optional<StepWatch<Model>> step_watch_;       ///< set with --digests and --verify-every
   std::optional<Verification<Model>> verification_;  ///< set with --verify-every
-  std::optional<RestingDigests<Model, typename Training<Model, Optimizer>::Optimizer>> resting_;
+  std::optional<RestingDigests<Model, typename Watched::Optimizer>> resting_;
   Feed<Comm, Source> feed_;
   Batches<Source> held_out_batch_;
   std::deque<StepResults> queued_;          ///< results of the enqueued steps; not returned yet
+  bool sees_streams_ = false;               ///< whether see_stream was added to the executor's hooks
   report::StepTensors* tensors_ = nullptr;  ///< destination of the next step's tensors; null: none are written
   std::exception_ptr stream_error_;         ///< the first exception of this rank during a pass
 };

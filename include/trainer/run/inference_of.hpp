@@ -17,6 +17,7 @@
 #include <tessera/fsdp/execution/sharded_model.hpp>
 #include <tessera/fsdp/model_files/load.hpp>
 #include <tessera/fsdp/training/launch_options.hpp>
+#include <tessera/fsdp/training/run_time_optimizer.hpp>
 #include <tessera/fsdp/training/training.hpp>
 #include <tessera/trainer/data/batches.hpp>
 #include <tessera/trainer/data/text_source.hpp>

@@ -23,6 +23,7 @@
 #include <tessera/fsdp/sharding/schedule_of.hpp>
 #include <tessera/fsdp/sharding/strategies.hpp>
 #include <tessera/fsdp/training/step_size.hpp>
+#include <tessera/fsdp/verification/verification.hpp>
 #include <tessera/tiling/policies.hpp>
 #include <tessera/trainer/flags/cluster_file.hpp>
 #include <tessera/trainer/flags/flag_set.hpp>
@@ -41,9 +42,7 @@ namespace fsdp::train {
 /// Returns the dry run's request for a step of this size, for the rank that needs the most memory.
 template <class Optimizer>
 plan::Request most_loaded_request(const StepSize& size, int ranks, const Optimizer& optimizer) {
-  plan::Request request = plan_request(size, ranks, plan::most_loaded);
-  request.shape.step_work = optim::step_work(optimizer);
-  return request;
+  return plan_request(size, ranks, plan::most_loaded, Purpose::train, optim::step_work(optimizer));
 }
 /// The same for the step of these options.
 template <class Sharding, class Optimizer>
@@ -68,7 +67,7 @@ std::optional<report::StepTimes> expected_step(const comm::Ranks& ranks, const T
                         ", and this run on ", device, "; leave it out, or give one that is of these machines");
     if (ranks.rank() != 0) return std::optional<report::StepTimes>();  // only rank 0 reports it
     request.document_length = document_length();
-    const plan::Estimate step = plan::estimate(model, sharding, tiling, request, cluster, optimizer);
+    const plan::Estimate step = plan::estimate(model, sharding, tiling, request, cluster, optimizer, WatchedSteps());
     return std::optional(report::StepTimes{.all = step.seconds, .collectives = step.exposed_collectives});
   });
 }
@@ -114,7 +113,7 @@ void settle_budgets(PlannedStep<Model>& step, const Optimizer& optimizer, Memory
     PolicyParts parts;
     parts.part(sharding);
     parts.set("budget", 0);
-    const plan::Plan planned = plan::dry_run(model, sharding, tiling, request, optimizer);
+    const plan::Plan planned = plan::dry_run(model, sharding, tiling, request, optimizer, WatchedSteps());
     parts.set("budget", left_for_weights(bytes, planned, model.units(), stack));
     if (speaks) print_budget("--sharding budget=auto", policy_text(sharding), bytes);
   }
@@ -122,7 +121,8 @@ void settle_budgets(PlannedStep<Model>& step, const Optimizer& optimizer, Memory
     if (cuts && tiling.asks_for_memory()) {
       // clang's lambdas cannot capture structured bindings.
       const auto taken = [&](const tiling::RunTimeTiling& tried, const UnitOptions& units) {
-        return taken_by(plan::dry_run(Model(step.model.config(), units), step.sharding, tried, step.request, optimizer),
+        return taken_by(plan::dry_run(Model(step.model.config(), units), step.sharding, tried, step.request, optimizer,
+                                      WatchedSteps()),
                         stack.one);
       };
       tiling = tiling::RunTimeTiling::budget(largest_budget(bytes, model.units(), stack, taken));
@@ -140,9 +140,10 @@ std::string memory_advice(const TrainOptions& options, const PlannedStep<Model>&
     TilingOf<Model> cut = step.tiling;
     if constexpr (chosen)
       if (other_tiling != nullptr) cut = *other_tiling;
-    return taken_by(plan::dry_run(Model(step.model.config(), other.units), step.sharding, cut,
-                                  plan_request(other, other_ranks, step.sharding, optimizer), optimizer),
-                    one);
+    return taken_by(
+        plan::dry_run(Model(step.model.config(), other.units), step.sharding, cut,
+                      plan_request(other, other_ranks, step.sharding, optimizer), optimizer, WatchedSteps()),
+        one);
   };
   const tiling::RunTimeTiling* own = nullptr;
   if constexpr (chosen) own = &step.tiling;
@@ -161,7 +162,8 @@ void require_host_memory(const comm::Ranks& ranks, const PlannedStep<Model>& ste
   require_host_memory(units.offload_inputs, memory, [&](double share) {
     UnitOptions other = units;
     other.offload_inputs = share;
-    return plan::dry_run(Model(step.model.config(), other), step.sharding, step.tiling, step.request, optimizer)
+    return plan::dry_run(Model(step.model.config(), other), step.sharding, step.tiling, step.request, optimizer,
+                         WatchedSteps())
         .offloaded_bytes;
   });
 }
@@ -190,7 +192,8 @@ EstimatedStep estimated_step(TrainOptions options, const plan::Cluster& cluster,
   settle_budgets(step, optimizer, memory, tells && tells_of_plans());
   step.request.document_length = static_cast<double>(options.document_length);
   return {
-      .estimate = plan::estimate(step.model, step.sharding, step.tiling, step.request, cluster, optimizer),
+      .estimate =
+          plan::estimate(step.model, step.sharding, step.tiling, step.request, cluster, optimizer, WatchedSteps()),
       .request = step.request,
       .stack = message(policy_text(step.sharding), " / ", comm.name, " / ", policy_text<typename Stack::Precision>()),
       .documents = std::move(documents)};

@@ -11,8 +11,8 @@
 
 #include <tessera/comm/ranks.hpp>
 #include <tessera/fsdp/device/memory.hpp>
-#include <tessera/fsdp/execution/step_digest.hpp>
 #include <tessera/fsdp/sharding/schedule.hpp>
+#include <tessera/fsdp/verification/step_digest.hpp>
 #include <tessera/trainer/flags/options.hpp>
 #include <tessera/trainer/report/console.hpp>
 #include <tessera/trainer/report/digest_file.hpp>

@@ -113,7 +113,7 @@ RunRecord run_record(const TrainOptions& options, const Model& model, const type
   const PolicyTexts policies = policy_texts<Stack>(sharding, tiling);
   record["stack"] = stack;
   record["ranks"] = std::to_string(request.ranks);
-  record["threads"] = std::to_string(request.shape.threads);
+  record["threads"] = std::to_string(request.shape.threads());
   record["data"] = data;
   record["instruction-set"] = device::arithmetic();
   if (const int pieces = sharding::facts_of(sharding).pieces; pieces > 0) {
@@ -123,7 +123,7 @@ RunRecord run_record(const TrainOptions& options, const Model& model, const type
     const bool on_host = Stack::Device::host_memory || offloads_optimizer_of<typename Stack::Sharding>;
     record["optimizer-device"] = on_host ? "cpu" : std::string(Stack::Device::name);
     record["tiling-plans"] = tiles_text(plan::tiling_text(model, tiling, request));
-    record.merge(last_bits<typename Stack::Device>(request.shape.threads));
+    record.merge(last_bits<typename Stack::Device>(request.shape.threads()));
   }
   record.merge(replay_record(options, policies));
   add_optimizer(record, optimizer.name(), values_of(optimizer));

@@ -21,6 +21,7 @@
 #include <tessera/fsdp/plan/estimate.hpp>
 #include <tessera/fsdp/training/launch.hpp>
 #include <tessera/fsdp/training/training.hpp>
+#include <tessera/fsdp/verification/verification.hpp>
 #include <tessera/trainer/data/text_source.hpp>
 #include <tessera/trainer/flags/disk_deadline.hpp>
 #include <tessera/trainer/flags/flag_values.hpp>
@@ -79,7 +80,8 @@ int describe(TrainOptions options, const FlagSet& flags, const ShardingOf<Model>
     if (!options.dry_run && !planned.residency.holds.empty()) print(report::residency_text(planned.residency) + "\n");
   }
   if (options.dry_run) {
-    const plan::Plan planned = plan::dry_run(step.model, step.sharding, step.tiling, step.request, optimizer);
+    const plan::Plan planned =
+        plan::dry_run(step.model, step.sharding, step.tiling, step.request, optimizer, WatchedSteps());
     if (const int pieces = sharding::facts_of(step.sharding).pieces; pieces > 0)
       print(report::rounds_text(pieces, ranks, options.sequence.ranks) + "\n");
     print(parameters_text(parameter_count(step.model), trained_count(step.model), options.units.groups,

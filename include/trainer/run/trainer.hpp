@@ -4,6 +4,7 @@
 #pragma once
 
 #include <tessera/fsdp/sharding/schedule_of.hpp>
+#include <tessera/fsdp/training/run_time_optimizer.hpp>
 #include <tessera/trainer/flags/flags.hpp>
 #include <tessera/trainer/flags/options.hpp>
 #include <tessera/trainer/generate/samples.hpp>

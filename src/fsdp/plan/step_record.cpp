@@ -1,19 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tessera/fsdp/plan/step_record.hpp>
 
+#include <array>
 #include <cmath>
 #include <tuple>
 
 namespace fsdp::plan {
 
 std::string_view name_of(Axis axis) {
-  switch (axis) {
-    case Axis::world: return "world";
-    case Axis::across: return "across";
-    case Axis::shard: return "shard";
-    case Axis::sequence: return "sequence";
-  }
-  return "?";
+  constexpr std::array<std::string_view, axis_count> names = {"world", "across", "shard", "sequence"};
+  return names[static_cast<std::size_t>(axis)];
 }
 
 Members StepRecord::members(Axis axis) const {

@@ -5,6 +5,7 @@
 #include <tessera/fsdp/plan/dry_run.hpp>
 #include <tessera/fsdp/sequence/ulysses.hpp>
 #include <tessera/fsdp/training/run_time_optimizer.hpp>
+#include <tessera/fsdp/verification/verification.hpp>
 
 namespace fsdp::plan::detail {
 

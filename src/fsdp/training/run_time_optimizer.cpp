@@ -3,6 +3,20 @@
 
 namespace fsdp::optim {
 
+std::int64_t Muon::work(const Parameter& parameter) {
+  if (!is_matrix(parameter)) return parameter.shape.numel();
+  const Shape shape = matrix_of(parameter.shape);
+  const std::int64_t small = std::min(shape[0], shape[1]), large = std::max(shape[0], shape[1]);
+  return Muon{}.iterations * 2 * small * small * (2 * large + small);
+}
+
+void Muon::validate() const {
+  require_constant(momentum >= 0 && static_cast<float>(momentum) < 1, "momentum", momentum,
+                   "at least 0 and below 1 as a float");
+  require_constant(iterations >= 1 && iterations <= 100, "iterations", static_cast<double>(iterations), "1 to 100");
+  adamw.validate();
+}
+
 std::string_view RunTimeOptimizer::name() const {
   return std::visit([](const auto& optimizer) { return std::string_view(optimizer.name()); }, kind);
 }

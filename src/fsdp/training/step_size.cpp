@@ -6,24 +6,14 @@
 
 namespace fsdp::train {
 
-plan::Request plan_request(const StepSize& size, int ranks, int rank, Purpose purpose) {
+plan::Request plan_request(const StepSize& size, int ranks, int rank, Purpose purpose, StepWork step_work) {
   require<InputError>(size.ranks_per_sequence <= 1 || (purpose != Purpose::generate && size.logit_rows == 0),
                       "sequence: ", size.ranks_per_sequence,
                       " ranks are to share each sequence, and logits are made of whole ones; take 1 rank");
-  return {.ranks = ranks,
-          .rank = rank,
-          .sequences = size.sequences,
-          .fewer = size.fewer,
-          .shape = {.sequence_length = size.sequence_length,
-                    .micro_batches = size.micro_batches,
-                    .ranks_per_sequence = size.ranks_per_sequence,
-                    .middle_parts = size.middle_parts,
-                    .threads = comm::rank_threads(size.threads, ranks),
-                    .cached_rows = size.cached_rows,
-                    .digests = size.digests,
-                    .verifies = size.verifies},
-          .purpose = purpose,
-          .logit_rows = size.logit_rows};
+  plan::Request request{
+      .ranks = ranks, .rank = rank, .shape = {.size = size, .step_work = step_work}, .purpose = purpose};
+  request.shape.size.threads = comm::rank_threads(size.threads, ranks);
+  return request;
 }
 
 RunShape planned_shape(const plan::Request& request, const plan::Plan& plan) {
@@ -31,7 +21,7 @@ RunShape planned_shape(const plan::Request& request, const plan::Plan& plan) {
   shape.activation_bytes = plan.activation_bytes;
   shape.offloaded_activation_bytes = plan.offloaded_activation_bytes;
   shape.plans = plan.plans;
-  shape.middle_parts = plan.middle_parts;
+  shape.size.middle_parts = plan.middle_parts;
   return shape;
 }
 

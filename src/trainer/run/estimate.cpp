@@ -37,13 +37,13 @@ std::string counted_documents(const TrainOptions& options) {
 bool tells_of_plans() { return comm::launched_job().rank == 0; }
 
 report::EstimateTitle title_of(const EstimatedStep& step, const std::string& cluster) {
-  const RunShape& shape = step.request.shape;
-  const int sharing = shape.ranks_per_sequence;
+  const StepSize& size = step.request.size();
+  const int sharing = size.ranks_per_sequence;
   return {.cluster = cluster,
           .stack = step.stack,
-          .step = message(sharing == 1 ? "" : message(sharing, " share each sequence, "), shape.micro_batches,
-                          shape.micro_batches == 1 ? " micro-batch of " : " micro-batches of ", step.request.sequences,
-                          " x ", shape.sequence_length, " tokens"),
+          .step = message(sharing == 1 ? "" : message(sharing, " share each sequence, "), size.micro_batches,
+                          size.micro_batches == 1 ? " micro-batch of " : " micro-batches of ", size.sequences, " x ",
+                          size.sequence_length, " tokens"),
           .documents = step.documents,
           .document_length = std::llround(step.request.document_length)};
 }

@@ -6,11 +6,11 @@ namespace fsdp::train {
 std::string plan_text(const plan::Plan& step, const std::string& stack, const plan::Request& request) {
   const std::string whose =
       step.same_on_all_ranks ? "each rank" : message("rank ", step.rank, ", which takes the most");
-  const int sharing = request.shape.ranks_per_sequence;
+  const int sharing = request.size().ranks_per_sequence;
   const std::string table = report::memory_table(
       step.bytes, message(stack, ", ", request.ranks, request.ranks == 1 ? " rank, " : " ranks, ",
-                          sharing == 1 ? "" : message(sharing, " share each sequence, "), request.sequences, " x ",
-                          request.shape.sequence_length, " tokens a micro-batch: bytes of ", whose));
+                          sharing == 1 ? "" : message(sharing, " share each sequence, "), request.size().sequences,
+                          " x ", request.size().sequence_length, " tokens a micro-batch: bytes of ", whose));
   return step.offloaded_bytes == 0 ? table
                                    : table + message("beside it, in host memory: ", step.offloaded_bytes, " bytes (",
                                                      report::bytes_text(step.offloaded_bytes), ")\n");

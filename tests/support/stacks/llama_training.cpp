@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include <tessera/fsdp/models/llama.hpp>
+#include <tessera/fsdp/training/run_time_optimizer.hpp>
 #include <tessera/fsdp/training/training.hpp>
 #include <tessera/trainer/run/feed.hpp>
 

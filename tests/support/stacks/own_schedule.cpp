@@ -18,8 +18,7 @@ std::vector<std::string> refusals(const RunOptions& options, void (*spoil)(shard
                                   bool (*on)(int rank)) {
   std::vector<std::string> words(static_cast<std::size_t>(options.ranks));
   comm::Threads<>::run(options.ranks, {.deadline = options.deadline}, [&](comm::Threads<>& communicator) {
-    const RunShape shape{.sequence_length = options.sequence_length,
-                         .micro_batches = options.micro_batches,
+    const RunShape shape{.size = {.sequence_length = options.sequence_length, .micro_batches = options.micro_batches},
                          .activation_bytes = std::int64_t{1} << 60};
     words[static_cast<std::size_t>(communicator.rank())] = error_of<InputError>([&] {
       const ShardedModel<OwnModel> module(communicator, OwnModel(options.config, options.units),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Muon's operations other than matmul (tessera/fsdp/training/muon.hpp): momentum, normalisation, linear combinations
-/// for matrix polynomials, and the step.
+/// Muon's operations other than matmul (tessera/fsdp/training/run_time_optimizer.hpp): momentum, normalisation, linear
+/// combinations for matrix polynomials, and the step.
 #pragma once
 
 #include <cstdint>

@@ -19,8 +19,8 @@
 #include <tessera/fsdp/device/memory.hpp>
 #include <tessera/fsdp/device/operations/elements.hpp>
 #include <tessera/fsdp/execution/sharded_model.hpp>
-#include <tessera/fsdp/execution/step_digest.hpp>
 #include <tessera/fsdp/sharding/schedule.hpp>
+#include <tessera/fsdp/verification/step_digest.hpp>
 
 namespace fsdp {
 
@@ -121,7 +121,7 @@ std::map<std::string, int> first_units(const Module& module) {
   std::map<std::string, int> units;
   for (int unit = 0; unit < static_cast<int>(module.names().units.size()); ++unit)
     for (const auto& reference : module.references(unit))
-      if (reference.present()) add_use(units, module.parameter(reference).name, unit);
+      if (reference.present()) units.try_emplace(module.parameter(reference).name, unit);
   return units;
 }
 
@@ -166,7 +166,7 @@ class StepDigests {
                       .first_backward = module_.first_backward(),
                       .groups = module_.sequence_group().count,
                       .group_size = module_.sequence_group().size,
-                      .micro_batches = module_.shape().micro_batches,
+                      .micro_batches = module_.size().micro_batches,
                       .pieces = module_.step_pieces(),
                       .changes = std::vector<bool>(static_cast<std::size_t>(units_))};
     for (const auto& group : module_.groups())
@@ -178,7 +178,7 @@ class StepDigests {
 
  private:
   /// Number of digests of streams.
-  std::int64_t streams() const { return 2 * units_ * module_.shape().micro_batches; }
+  std::int64_t streams() const { return 2 * units_ * module_.size().micro_batches; }
   template <class Piece>
   void add(const Piece& piece, Tensor<const float> values, std::int64_t first) {
     if (piece.owned)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <tessera/fsdp/execution/step_digest.hpp>
+#include <tessera/fsdp/verification/step_digest.hpp>
 
 #include <iterator>
 #include <utility>
@@ -39,10 +39,6 @@ std::vector<StepDigest> listed(const DigestedStep& step, const DigestTable& all)
       list.push_back({kind, -1, name(unit), sum_of(0, step.groups * step.group_size, at)});
     }
   return list;
-}
-
-void add_use(std::map<std::string, int>& first_units, const std::string& parameter, int unit) {
-  first_units.try_emplace(parameter, unit);
 }
 
 }  // namespace fsdp

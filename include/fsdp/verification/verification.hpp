@@ -13,16 +13,21 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <tessera/comm/ranks.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/device/operations/elements.hpp>
 #include <tessera/fsdp/execution/executor.hpp>
-#include <tessera/fsdp/execution/step_digests.hpp>
+#include <tessera/fsdp/execution/sharded_model.hpp>
+#include <tessera/fsdp/execution/step_hooks.hpp>
+#include <tessera/fsdp/verification/step_digests.hpp>
+#include <tessera/fsdp/verification/step_watch.hpp>
 
 namespace fsdp {
 
@@ -51,7 +56,7 @@ std::vector<std::string> hosts_of(const comm::Ranks& ranks);
 
 }  // namespace detail
 
-/// Verifies the training steps of an Executor whose module is planned for it (RunShape::verifies).
+/// Verifies the training steps of an Executor whose module is planned for it (StepSize::verifies).
 template <class Model>
 class Verification {
  public:
@@ -61,8 +66,10 @@ class Verification {
   /// Returns a piece of the step by its number. The batch must stay valid until the verification ends.
   using BatchOf = std::function<Batch(int piece)>;
 
-  /// Both arguments must outlive it. Throws InputError unless the strategy cuts a step into pieces.
-  Verification(Module& module, Executor<Model>& executor) : module_(module), executor_(executor) {
+  /// The arguments must outlive it; `watch` watches the executor. Throws InputError unless the strategy cuts a step
+  /// into pieces.
+  Verification(Module& module, Executor<Model>& executor, StepWatch<Model>& watch)
+      : module_(module), executor_(executor), watch_(watch) {
     require<InputError>(module.step_pieces() > 0,
                         "verification: each rank computes a piece of another one again, and this ",
                         "strategy does not cut a step into pieces; take Reproducible (--sharding fsdp2:pieces=V)");
@@ -77,7 +84,7 @@ class Verification {
   void verify(std::int64_t step, float scale, const BatchOf& batch_of) {
     const int ranks = module_.communicator().size();
     const auto checked_by = [&](int rank) { return (rank + 1) % ranks; };  // each rank checks its neighbour's piece
-    const DigestTable first = executor_.watch().first().gather();
+    const DigestTable first = watch_.first().gather();
     const DigestTable again = repeat(scale, batch_of, checked_by);
     for (int rank = 0; rank < ranks; ++rank) {
       const int piece = checked_by(rank);
@@ -100,7 +107,7 @@ class Verification {
       if (piece >= 0 && piece < module_.step_pieces()) batches.push_back(batch_of(piece));
     });
     executor_.repeat(executor_.upload(batches), scale);
-    return executor_.watch().repeated().gather();
+    return watch_.repeated().gather();
   }
 
   /// Determines which of two ranks is wrong with the help of a third rank. With only two ranks, both compute the piece
@@ -119,12 +126,13 @@ class Verification {
     throw CorruptionError(message(
         "verification: ",
         detail::ranks_in_words(detail::to_blame(computations), detail::hosts_of(module_.communicator())), " computed ",
-        executor_.watch().first().in_words(at), " of piece ", piece, " of step ", step,
+        watch_.first().in_words(at), " of piece ", piece, " of step ", step,
         " otherwise than another computation of the same; nothing was saved since. Take the machine out and resume"));
   }
 
   Module& module_;
   Executor<Model>& executor_;
+  StepWatch<Model>& watch_;
 };
 
 /// Stores digests of the state that must not change between steps: main weights, model weights and optimizer states of
@@ -186,6 +194,43 @@ class RestingDigests {
   const Optimizer& optimizer_;
   DigestSums<Module> sums_;  // [groups * kinds]
   std::optional<DigestTable> kept_;
+};
+
+/// For a Training whose steps are digested or verified: its dry run plans the memory of StepWatch, Verification and
+/// RestingDigests.
+struct WatchedSteps {
+  /// What watches the training of a dry run.
+  template <class Model>
+  class Of {
+   public:
+    /// See UnwatchedSteps.
+    /// @{
+    Of(ShardedModel<Model>& module, Executor<Model>& executor, bool has_pieces) : module_(module), executor_(executor) {
+      check_verifies(module.size(), has_pieces);
+      if (module.size().digests || module.size().verifies) watch_.emplace(module, executor);
+    }
+    template <class ForEachLoad, class Optimizer>
+    void verify(const ForEachLoad& for_each_load, const Optimizer& optimizer) {
+      if constexpr (StepWatch<Model>::may_verify) {
+        if (!module_.size().verifies) return;
+        for_each_load([&](const typename Model::Batch& one) {  // in addition to the step's own micro-batches
+          const std::vector step(static_cast<std::size_t>(module_.size().micro_batches), one);
+          const auto held = executor_.upload(step);
+          executor_.repeat(executor_.upload({&one, 1}), 1.0f);
+        });
+        auto resting = std::make_shared<RestingDigests<Model, Optimizer>>(module_, optimizer);
+        resting->keep();
+        resting_ = std::move(resting);
+      }
+    }
+    /// @}
+
+   private:
+    ShardedModel<Model>& module_;
+    Executor<Model>& executor_;
+    std::optional<StepWatch<Model>> watch_;
+    std::shared_ptr<void> resting_;
+  };
 };
 
 }  // namespace fsdp

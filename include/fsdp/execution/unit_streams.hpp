@@ -1,21 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Block inputs offloaded to host memory: the copies that the tasks send_input and fetch_input of a schedule start.
+/// The memory of the residual stream between units: in the arena, in buffers that alternate, or in host memory.
 ///
-/// Two device buffers alternate in holding the inputs that do not stay on the device. The schedule determines the
-/// buffer that a copy reads or writes. The proof of the schedule (tessera/fsdp/sharding/event_order.hpp) determines the
-/// necessary waits, which this class performs.
+/// If block inputs are offloaded, two device buffers alternate in holding the inputs that do not stay on the device.
+/// The schedule determines the buffer that a copy reads or writes: the tasks send_input and fetch_input start copies.
+/// The proof of the schedule (tessera/fsdp/sharding/event_order.hpp) determines the necessary waits, which
+/// OffloadedInputs performs.
 #pragma once
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <utility>
 #include <vector>
 
-#include <tessera/fsdp/core/dtype.hpp>
 #include <tessera/fsdp/core/tensor.hpp>
-#include <tessera/fsdp/device/cpu.hpp>
 #include <tessera/fsdp/device/host_memory.hpp>
-#include <tessera/fsdp/device/meta.hpp>
+#include <tessera/fsdp/nn/module.hpp>
 #include <tessera/fsdp/sharding/problem.hpp>
 #include <tessera/fsdp/sharding/schedule.hpp>
 
@@ -119,10 +121,77 @@ class OffloadedInputs {
   std::array<Buffer, sharding::input_buffers> buffers_;
 };
 
-// Compiled into the library.
-extern template class OffloadedInputs<device::Cpu, float>;
-extern template class OffloadedInputs<device::Cpu, bf16>;
-extern template class OffloadedInputs<device::Meta, float>;
-extern template class OffloadedInputs<device::Meta, bf16>;
+/// The residual stream and its gradient. A unit's output is saved for backward in the arena. Two buffers alternate
+/// where nothing is saved: in passes and units without a backward, and if inputs are offloaded.
+template <class L>
+class UnitStreams {
+ public:
+  using Compute = typename L::Compute;
+  using Context = nn::Context<L>;
+  using Offloaded = OffloadedInputs<typename L::Device, Compute>;
+  using End = typename L::Arena::End;
+
+  /// `hidden`: number of columns. `offloaded`: storage of block inputs between forward and backward; nullptr if they
+  /// stay in the arena.
+  UnitStreams(std::int64_t hidden, Offloaded* offloaded) : hidden_(hidden), offloaded_(offloaded) {}
+
+  /// Begins a pass. Units before `first_backward` have no backward.
+  void begin_pass(bool trains, int first_backward) {
+    trains_ = trains;
+    first_backward_ = first_backward;
+  }
+  /// Whether a unit's forward saves activations for backward, and whether these and its output stay in the arena. With
+  /// offloaded inputs, blocks save nothing but their input.
+  /// @{
+  bool saves(int unit) const { return trains_ && unit >= first_backward_; }
+  bool saves_here(int unit) const { return saves(unit) && !offloads(); }
+  /// @}
+
+  /// Allocate the entry's output, which is then x; a block's output y; and the gradient.
+  /// @{
+  void begin(Context& context) {
+    x_ = save(context);
+    if (!saves_here(1)) y_ = save(context);
+    if (!offloads()) return;
+    offloaded_->begin({x_, y_});
+    x_ = input_of(context, 1);
+  }
+  void begin_block(Context& context, int unit) {
+    if (saves_here(unit)) y_ = save(context);
+    if (offloads()) y_ = input_of(context, unit + 1);
+  }
+  void begin_backward(Context& context) { dx_ = context.arena.template allocate<Compute>(End::high, shape(context)); }
+  /// @}
+  /// Ends a block: its output is the input x of the next unit.
+  void end_block() { std::swap(x_, y_); }
+  /// Returns a unit's input in backward if it was offloaded; the stream then waits for it.
+  std::optional<Tensor<const Compute>> fetched(int unit) {
+    if (offloaded_ == nullptr || !offloaded_->offloads(unit)) return std::nullopt;
+    return offloaded_->fetched(unit);
+  }
+
+  /// Return the stream [T, H] that a unit reads, the stream that it writes, and the gradient.
+  /// @{
+  Tensor<Compute> x() const { return x_; }
+  Tensor<Compute> y() const { return y_; }
+  Tensor<Compute> dx() const { return dx_; }
+  /// @}
+
+ private:
+  bool offloads() const { return trains_ && offloaded_ != nullptr; }
+  Shape shape(const Context& context) const { return {context.tokens(), hidden_}; }
+  Tensor<Compute> save(Context& context) const { return context.template save<Compute>(shape(context)); }
+  /// Returns the memory of a unit's input if inputs are offloaded: a buffer, or separate memory that lives until the
+  /// unit's backward.
+  Tensor<Compute> input_of(Context& context, int unit) {
+    return offloaded_->uses_buffer(unit) ? offloaded_->buffer_for(unit) : save(context);
+  }
+
+  std::int64_t hidden_;
+  Offloaded* offloaded_;
+  bool trains_ = true;
+  int first_backward_ = 0;
+  Tensor<Compute> x_, y_, dx_;
+};
 
 }  // namespace fsdp

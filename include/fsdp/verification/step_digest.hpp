@@ -5,7 +5,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -37,13 +36,8 @@ constexpr bool is_stream(StepDigest::Kind kind) {
 
 /// Returns "forward", "backward", "gradient" or "weights".
 constexpr std::string_view name_of(StepDigest::Kind kind) {
-  switch (kind) {
-    case StepDigest::Kind::forward: return "forward";
-    case StepDigest::Kind::backward: return "backward";
-    case StepDigest::Kind::gradient: return "gradient";
-    case StepDigest::Kind::weights: return "weights";
-  }
-  return "?";
+  constexpr std::string_view names[] = {"forward", "backward", "gradient", "weights"};
+  return names[static_cast<std::size_t>(kind)];
 }
 
 /// Digests of all ranks, [ranks, digests].
@@ -73,9 +67,5 @@ struct DigestedStep {
 
 /// Returns the digests of a step in the order of computation: piece by piece, then the parameters.
 std::vector<StepDigest> listed(const DigestedStep& step, const DigestTable& all);
-
-/// Records that `unit` uses `parameter`. `first_units` maps a parameter's name to the first unit that uses it. Call it
-/// in the order of the units.
-void add_use(std::map<std::string, int>& first_units, const std::string& parameter, int unit);
 
 }  // namespace fsdp

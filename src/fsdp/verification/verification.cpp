@@ -1,10 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <tessera/fsdp/execution/verification.hpp>
+#include <tessera/fsdp/verification/verification.hpp>
 
 #include <tessera/comm/ranks.hpp>
 #include <tessera/fsdp/core/identity.hpp>
 
-namespace fsdp::detail {
+namespace fsdp {
+
+void check_verifies(const StepSize& size, bool has_pieces) {
+  require<InputError>(has_pieces || !size.verifies, "verification: each rank computes a piece of another one again, ",
+                      "and this strategy does not cut steps into pieces; take Reproducible");
+}
+
+namespace detail {
 
 std::optional<std::int64_t> first_difference(std::span<const std::uint64_t> a, std::span<const std::uint64_t> b,
                                              std::int64_t units) {
@@ -48,4 +55,5 @@ std::vector<std::string> hosts_of(const comm::Ranks& ranks) {
   return comm::gather_texts(ranks, machine_name(), "hosts");
 }
 
-}  // namespace fsdp::detail
+}  // namespace detail
+}  // namespace fsdp

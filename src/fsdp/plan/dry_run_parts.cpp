@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tessera/fsdp/plan/dry_run_parts.hpp>
+
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <map>
+#include <set>
+#include <utility>
+
+#include <tessera/fsdp/nn/batch.hpp>
+#include <tessera/fsdp/plan/step_record.hpp>
+
+namespace fsdp::plan {
+namespace {
+
+using Amounts = std::array<std::int64_t, 4>;  ///< elements of each kind at rest, and rows
+
+/// The properties that determine the memory of a rank that steps whole tensors.
+struct Load {
+  Amounts amounts{};
+  std::multiset<std::pair<Role, std::vector<std::int64_t>>> stepped = {};
+
+  friend auto operator<=>(const Load&, const Load&) = default;
+};
+
+Amounts amounts_of(GroupList groups, int rank, RowsOfRanks rows) {
+  const auto [trained, resting, kept] = elements_of(groups, rank);
+  return {trained, resting, kept, rows.empty() ? 0 : rows[static_cast<std::size_t>(rank)]};
+}
+
+Load load_of(GroupList groups, int rank, RowsOfRanks rows) {
+  Load load{.amounts = amounts_of(groups, rank, rows)};
+  for (const GroupTensors* const group : groups) {
+    if (!group->facts().trainable) continue;
+    const int shards = static_cast<int>(group->layout().local_sizes.size());
+    for (const buffer::TensorRange& range : group->layout().ranges(rank % shards)) {
+      const Parameter& parameter = group->parameters()[static_cast<std::size_t>(range.tensor)];
+      const auto extents = parameter.shape.extents.begin();
+      load.stepped.emplace(parameter.role, std::vector<std::int64_t>(extents, extents + parameter.shape.rank));
+    }
+  }
+  return load;
+}
+
+}  // namespace
+
+std::vector<int> most_loaded_ranks(GroupList groups, int ranks, RowsOfRanks rows) {
+  std::vector<std::pair<int, Amounts>> most;
+  const auto no_more = [](const Amounts& a, const Amounts& b) {
+    return std::equal(a.begin(), a.end(), b.begin(), std::less_equal<>());
+  };
+  for (int rank = 0; rank < ranks; ++rank) {
+    const Amounts mine = amounts_of(groups, rank, rows);
+    if (std::any_of(most.begin(), most.end(), [&](const auto& other) { return no_more(mine, other.second); })) continue;
+    std::erase_if(most, [&](const auto& other) { return no_more(other.second, mine); });
+    most.emplace_back(rank, mine);
+  }
+  std::vector<int> list;
+  for (const auto& [rank, amounts] : most) list.push_back(rank);
+  return list;
+}
+
+std::vector<int> one_of_each_load(GroupList groups, int ranks, RowsOfRanks rows) {
+  std::map<Load, int> first_of;
+  for (int rank = 0; rank < ranks; ++rank) first_of.try_emplace(load_of(groups, rank, rows), rank);
+  std::vector<int> list;
+  for (const auto& [load, rank] : first_of) list.push_back(rank);
+  return list;
+}
+
+bool loads_ranks_alike(GroupList groups, int ranks, RowsOfRanks rows) {
+  for (int rank = 1; rank < ranks; ++rank)
+    if (amounts_of(groups, rank, rows) != amounts_of(groups, 0, rows)) return false;
+  return true;
+}
+
+namespace detail {
+
+std::vector<std::int64_t> rows_of_ranks(const Request& request) {
+  const int sharing = request.size().ranks_per_sequence;
+  const std::int64_t rows = request.rows();
+  std::vector<std::int64_t> list;
+  for (int rank = 0; rows % sharing != 0 && rank < request.ranks; ++rank) {
+    const nn::RowRange own = nn::rows_of_part(rows, rank % sharing, sharing);
+    list.push_back(own.end - own.begin);
+  }
+  return list;
+}
+
+Plan largest_plan(const Request& request, const std::vector<int>& ranks, FunctionRef<Plan(const Request&)> plan_of) {
+  Request one = request;
+  Plan most;
+  for (const int rank : ranks) {
+    StepRecord record;
+    one.rank = rank;
+    if (request.record != nullptr) one.record = &record;
+    Plan plan = plan_of(one);
+    one.matmuls = nullptr;  // matmuls are the same on all ranks, so they are listed once
+    if (plan.peak_bytes() <= most.peak_bytes()) continue;
+    most = std::move(plan);
+    if (request.record != nullptr) *request.record = std::move(record);
+  }
+  return most;
+}
+
+}  // namespace detail
+
+StepRecorder::StepRecorder(StepRecord* record) : record_(record) {}
+StepRecorder::~StepRecorder() = default;
+
+void StepRecorder::watch(const Watched& watched) {
+  watched_ = watched;
+  *record_ = {.problem = *watched.problem,
+              .schedule = *watched.schedule,
+              .names = *watched.names,
+              .compute = watched.compute,
+              .optimizer_in_host_memory = watched.optimizer_in_host_memory};
+  const auto& communicators = watched.communicators;
+  const int shards = communicators[watched.has_groups ? 2 : 0].ranks;
+  for (std::size_t i = 0; i < watched.axes; ++i) {
+    const Axis axis = i == 0 || watched.has_groups ? static_cast<Axis>(i) : Axis::sequence;
+    record_->axes.emplace_back(axis,
+                               Members{.ranks = communicators[i].ranks, .stride = axis == Axis::across ? shards : 1});
+  }
+}
+
+Observer StepRecorder::observer() {
+  if (record_ == nullptr) return {};
+  return {.before =
+              [](void* self, const sharding::Task&) {
+                auto& own = *static_cast<StepRecorder*>(self);
+                if (own.active_) own.begin();
+              },
+          .after =
+              [](void* self, const sharding::Task& task) {
+                auto& own = *static_cast<StepRecorder*>(self);
+                if (own.active_)
+                  own.record_->tasks.push_back(
+                      {.task = task,
+                       .work = own.end(),
+                       .activation_bytes = own.watched_.used_by_activations(own.watched_.activations)});
+              },
+          .state = this};
+}
+
+void StepRecorder::record_counts(FunctionRef<void()> f) { record(&StepRecord::counts, f); }
+void StepRecorder::record_optimizer(FunctionRef<void()> f) { record(&StepRecord::optimizer, f); }
+
+void StepRecorder::record(RecordedWork StepRecord::*member, FunctionRef<void()> f) {
+  if (record_ == nullptr) return f();
+  begin();
+  f();
+  record_->*member = end();
+}
+
+void StepRecorder::begin() {
+  counters_ = *watched_.counters;
+  matmuls_.clear();
+  outer_ = std::exchange(watched_.counters->matmuls, &matmuls_);
+  calls_.clear();
+  for (std::size_t i = 0; i < watched_.axes; ++i) calls_.push_back(watched_.communicators[i].monitor->records.size());
+  used_ = watched_.used_by_inputs(watched_.inputs);
+}
+
+RecordedWork StepRecorder::end() {
+  RecordedWork work{.counters = watched_.counters->since(counters_)};
+  watched_.counters->matmuls = outer_;
+  if (outer_ != nullptr) outer_->insert(outer_->end(), matmuls_.begin(), matmuls_.end());
+  for (const device::MatmulRecord& matmul : matmuls_) add_matmul(work.matmuls, matmul);
+  for (std::size_t at = 0; at < calls_.size(); ++at) {
+    const Watched::Communicator& own = watched_.communicators[at];
+    if (own.ranks == 1) continue;
+    for (std::size_t i = calls_[at]; i < own.monitor->records.size(); ++i) {
+      const comm::Record& call = own.monitor->records[i];
+      work.collectives.push_back(
+          {.axis = record_->axes[at].first, .op = call.op, .dtype = call.dtype, .bytes = call.bytes});
+    }
+  }
+  const std::int64_t used = watched_.used_by_inputs(watched_.inputs);
+  // A copied input changes the bytes in use by its size
+  work.host_bytes = std::max(used, used_) - std::min(used, used_);
+  return work;
+}
+
+}  // namespace fsdp::plan
