@@ -12,8 +12,8 @@
 #include <tessera/fsdp/module/stack_mesh.hpp>
 #include <tessera/fsdp/sharding/own_strategy.hpp>
 #include <tessera/fsdp/sharding/run_time.hpp>
-#include <tessera/fsdp/sharding/schedule_of.hpp>
 #include <tessera/fsdp/sharding/strategies.hpp>
+#include <tessera/fsdp/sharding/strategy.hpp>
 
 namespace fsdp {
 namespace {

@@ -14,7 +14,7 @@
 #include <tessera/fsdp/execution/step_digests.hpp>
 #include <tessera/fsdp/execution/stream_probe.hpp>
 #include <tessera/fsdp/module/pass.hpp>
-#include <tessera/fsdp/sharding/strategies.hpp>
+#include <tessera/fsdp/sharding/strategy.hpp>
 
 namespace fsdp {
 

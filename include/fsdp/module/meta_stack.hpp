@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The stack for dry runs of a stack: a device without storage, a simulated communicator, and a type-erased strategy,
-/// so that stacks that differ only in strategy, layout, communicator or tiling share it.
+/// The stack for dry runs of a stack: a device without storage, a simulated communicator, and a strategy as a value, so
+/// that stacks that differ only in strategy, layout, communicator or tiling share it.
 #pragma once
 
 #include <type_traits>
 
 #include <tessera/comm/simulated.hpp>
-#include <tessera/fsdp/buffer/placement.hpp>
+#include <tessera/fsdp/buffer/layout.hpp>
 #include <tessera/fsdp/device/meta.hpp>
-#include <tessera/fsdp/sharding/described.hpp>
+#include <tessera/fsdp/sharding/problem.hpp>
+#include <tessera/fsdp/sharding/schedule.hpp>
 #include <tessera/fsdp/sharding/sequence.hpp>
-#include <tessera/fsdp/sharding/strategies.hpp>
+#include <tessera/fsdp/sharding/strategy.hpp>
 
 namespace fsdp {
 
@@ -20,6 +21,43 @@ struct Untiled;  // tessera/tiling/policies.hpp
 }  // namespace tiling
 template <class Sharding, class Comm, class Precision, class Tiling, class Sequence>
 struct Stack;  // tessera/fsdp/module/stack.hpp
+
+/// Limits of the stack of a described strategy; its Meta instance may support more.
+struct StackLimits {
+  bool has_pieces = true;        ///< strategies of its type may split steps into pieces
+  bool shares_sequences = true;  ///< several ranks may share a sequence
+};
+
+/// Any strategy whose main weights and optimizer state have the placement AcrossT over the mesh's outer axis, and are
+/// in host memory if `offloads`. `pieces`: see fsdp::may_have_pieces.
+template <class AcrossT, bool offloads, bool pieces>
+struct Described {
+  using AtRest = buffer::Shard;  ///< default; Facts::whole_at_rest is set if this value replicates
+  using Across = AcrossT;
+  using Layout = buffer::Flat;  ///< not used: the strategy's own layout is in its calls
+  static constexpr int mesh_axes = 2;
+  static constexpr bool axes_by_value = true;
+  static constexpr bool offloads_optimizer = offloads;
+  static constexpr bool may_have_pieces = pieces;
+
+  StrategyCalls calls;
+  StackLimits stack_limits;
+
+  sharding::Facts facts() const { return calls.facts; }
+  sharding::Schedule schedule(const sharding::Problem& problem) const { return calls.schedule_of(problem); }
+  int ranks_per_group() const { return calls.mesh.ranks_per_group.value_or(0); }
+};
+
+/// Always true here: an optimizer of whole tensors is checked with the strategy's own type
+/// (optim::check_whole_tensors).
+template <class Across, bool offloads, bool pieces>
+inline constexpr bool tensors_whole<Described<Across, offloads, pieces>> = true;
+
+namespace detail {
+/// The stack of the described strategy has already checked it.
+template <class Across, bool offloads, bool pieces>
+inline constexpr bool judged_by_library<Described<Across, offloads, pieces>> = true;
+}  // namespace detail
 
 /// `pieces` and `Sequence` are the features that the Meta instance of a model supports; at least the features of the
 /// stack.
@@ -44,15 +82,13 @@ using PlainMetaStack =
 
 }  // namespace detail
 
-/// Returns a strategy in the form that its MetaStack takes. The result refers to `strategy`, which must outlive it.
-/// @{
+/// Returns a strategy in the form that its MetaStack takes.
 template <class StackT, class Meta = MetaStack<StackT>>
 typename Meta::Sharding described(const typename StackT::Sharding& strategy) {
   using Strategy = typename StackT::Sharding;
-  return {strategy, {.has_pieces = may_have_pieces<Strategy>, .shares_sequences = StackT::Sequence::shards}};
+  static_assert(std::is_same_v<OptimizerPlacement<Strategy>, typename Meta::Sharding::Across> &&
+                offloads_optimizer_of<Strategy> == Meta::Sharding::offloads_optimizer);
+  return {calls_of(strategy), {.has_pieces = may_have_pieces<Strategy>, .shares_sequences = StackT::Sequence::shards}};
 }
-template <class StackT, class Meta = MetaStack<StackT>>
-typename Meta::Sharding described(const typename StackT::Sharding&& strategy) = delete;
-/// @}
 
 }  // namespace fsdp

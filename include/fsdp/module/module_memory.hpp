@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -32,17 +31,9 @@
 #include <tessera/fsdp/module/stack_mesh.hpp>
 #include <tessera/fsdp/module/units.hpp>
 #include <tessera/fsdp/sharding/problem.hpp>
+#include <tessera/fsdp/sharding/strategy.hpp>
 
 namespace fsdp {
-
-/// The interface of a strategy that a module's plan and memory use.
-struct StrategyCalls {
-  sharding::Facts facts;
-  ModulePlan::ScheduleOf schedule_of;
-  /// See buffer::build_layouts.
-  std::function<std::vector<buffer::Layout>(std::span<const buffer::TensorGroup>, std::span<const int> parts)>
-      build_layouts;
-};
 
 /// The base of ShardedModule. All stacks with the same `Types` (ModuleTypes) share its code.
 template <class Types>

@@ -10,13 +10,10 @@
 #include <utility>
 
 #include <tessera/comm/mesh.hpp>
-#include <tessera/fsdp/buffer/layout.hpp>
 #include <tessera/fsdp/module/module_memory.hpp>
 #include <tessera/fsdp/module/stack_mesh.hpp>
 #include <tessera/fsdp/module/units.hpp>
-#include <tessera/fsdp/sharding/problem.hpp>
-#include <tessera/fsdp/sharding/schedule_of.hpp>
-#include <tessera/fsdp/sharding/strategies.hpp>
+#include <tessera/fsdp/sharding/strategy.hpp>
 
 namespace fsdp {
 
@@ -41,16 +38,6 @@ class ShardedModule : public ModuleMemory<TypesOf<StackT>> {
   ShardedModule(comm::Mesh<Comm, axes> mesh, std::span<const Unit> units, const typename Stack::Sharding& sharding,
                 ModuleSettings settings)
       : Memory(StackMesh<TypesOf<Stack>>(std::move(mesh)), units, std::move(settings), calls_of(sharding)) {}
-
- private:
-  static StrategyCalls calls_of(const typename Stack::Sharding& sharding) {
-    return {.facts = sharding::facts_of(sharding),
-            .schedule_of =
-                [sharding](const sharding::Problem& problem) { return sharding::schedule_of(sharding, problem); },
-            .build_layouts = [layout = layout_of(sharding)](
-                                 std::span<const buffer::TensorGroup> groups,
-                                 std::span<const int> parts) { return buffer::build_layouts(layout, groups, parts); }};
-  }
 };
 
 }  // namespace fsdp

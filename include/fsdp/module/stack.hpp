@@ -13,9 +13,9 @@
 #include <tessera/fsdp/device/device.hpp>
 #include <tessera/fsdp/device/host_memory.hpp>
 #include <tessera/fsdp/precision/policies.hpp>
-#include <tessera/fsdp/sharding/check_strategy.hpp>
 #include <tessera/fsdp/sharding/sequence.hpp>
 #include <tessera/fsdp/sharding/strategies.hpp>
+#include <tessera/fsdp/sharding/strategy.hpp>
 
 namespace fsdp {
 

@@ -11,11 +11,11 @@
 
 #include <tessera/comm/mesh.hpp>
 #include <tessera/comm/monitor.hpp>
-#include <tessera/fsdp/buffer/placement.hpp>
+#include <tessera/fsdp/buffer/layout.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/sharding/problem.hpp>
 #include <tessera/fsdp/sharding/sequence.hpp>
-#include <tessera/fsdp/sharding/strategies.hpp>
+#include <tessera/fsdp/sharding/strategy.hpp>
 
 namespace fsdp {
 
@@ -42,9 +42,9 @@ struct StackAxes {
   /// Returns the axes for a strategy of `Stack`; a Described has the limits of the stack that it describes.
   template <class Stack>
   static StackAxes of(const typename Stack::Sharding& sharding) {
-    StackAxes axes{.mesh = mesh_of(sharding), .shares_sequences = Stack::Sequence::shards};
-    if constexpr (std::is_base_of_v<AnyDescribed, typename Stack::Sharding>)
-      axes.shares_sequences = axes.shares_sequences && sharding.stack_limits().shares_sequences;
+    StackAxes axes{.mesh = calls_of(sharding).mesh, .shares_sequences = Stack::Sequence::shards};
+    if constexpr (requires { sharding.stack_limits; })
+      axes.shares_sequences = axes.shares_sequences && sharding.stack_limits.shares_sequences;
     return axes;
   }
 };

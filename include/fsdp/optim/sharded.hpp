@@ -45,7 +45,6 @@
 #include <tessera/fsdp/optim/sharded_optimizer.hpp>
 #include <tessera/fsdp/optim/statistics.hpp>
 #include <tessera/fsdp/precision/policies.hpp>
-#include <tessera/fsdp/sharding/described.hpp>
 #include <tessera/fsdp/sharding/problem.hpp>
 
 namespace fsdp {

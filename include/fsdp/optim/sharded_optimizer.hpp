@@ -19,7 +19,7 @@
 #include <tessera/fsdp/module/sharded_module.hpp>
 #include <tessera/fsdp/optim/optimizer.hpp>
 #include <tessera/fsdp/optim/step_control.hpp>
-#include <tessera/fsdp/sharding/strategies.hpp>
+#include <tessera/fsdp/sharding/strategy.hpp>
 
 namespace fsdp::optim {
 

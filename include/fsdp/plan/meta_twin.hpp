@@ -8,13 +8,12 @@
 #include <type_traits>
 
 #include <tessera/comm/simulated.hpp>
-#include <tessera/fsdp/buffer/placement.hpp>
+#include <tessera/fsdp/buffer/layout.hpp>
 #include <tessera/fsdp/device/meta.hpp>
 #include <tessera/fsdp/module/meta_stack.hpp>
 #include <tessera/fsdp/precision/policies.hpp>
-#include <tessera/fsdp/sharding/described.hpp>
 #include <tessera/fsdp/sharding/sequence.hpp>
-#include <tessera/fsdp/sharding/strategies.hpp>
+#include <tessera/fsdp/sharding/strategy.hpp>
 
 namespace fsdp {
 

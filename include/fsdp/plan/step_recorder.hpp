@@ -17,7 +17,7 @@
 #include <tessera/fsdp/plan/step_record.hpp>
 #include <tessera/fsdp/sharding/problem.hpp>
 #include <tessera/fsdp/sharding/schedule.hpp>
-#include <tessera/fsdp/sharding/strategies.hpp>
+#include <tessera/fsdp/sharding/strategy.hpp>
 
 namespace fsdp::plan {
 

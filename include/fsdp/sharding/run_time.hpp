@@ -15,8 +15,8 @@
 
 #include <tessera/fsdp/buffer/layout_policies.hpp>
 #include <tessera/fsdp/core/policy_text.hpp>
-#include <tessera/fsdp/sharding/schedule_of.hpp>
 #include <tessera/fsdp/sharding/strategies.hpp>
+#include <tessera/fsdp/sharding/strategy.hpp>
 
 namespace fsdp {
 

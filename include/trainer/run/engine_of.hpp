@@ -23,7 +23,7 @@
 #include <tessera/fsdp/execution/verification.hpp>
 #include <tessera/fsdp/model_files/load.hpp>
 #include <tessera/fsdp/models/model.hpp>
-#include <tessera/fsdp/sharding/schedule_of.hpp>
+#include <tessera/fsdp/sharding/strategy.hpp>
 #include <tessera/fsdp/training/run_time_optimizer.hpp>
 #include <tessera/fsdp/training/training.hpp>
 #include <tessera/trainer/data/source.hpp>

@@ -15,8 +15,8 @@
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/policy_text.hpp>
 #include <tessera/fsdp/device/compute/cpu.hpp>
-#include <tessera/fsdp/sharding/schedule_of.hpp>
 #include <tessera/fsdp/sharding/strategies.hpp>
+#include <tessera/fsdp/sharding/strategy.hpp>
 #include <tessera/trainer/run/resumed.hpp>
 
 namespace fsdp::train {
