@@ -22,8 +22,8 @@
 #include <tessera/fsdp/device/operations/optimizer.hpp>
 #include <tessera/fsdp/module/gathered_numbers.hpp>
 #include <tessera/fsdp/module/group_tensors.hpp>
-#include <tessera/fsdp/module/module_memory.hpp>
 #include <tessera/fsdp/module/module_plan.hpp>
+#include <tessera/fsdp/module/sharded_module.hpp>
 
 namespace fsdp::optim {
 

@@ -99,6 +99,9 @@ void each_kind(const F& f);
 
 namespace detail {
 
+template <class... S>
+inline constexpr bool judged_by_library<RunTimeStrategy<S...>> = (judged_by_library<S> && ...);
+
 /// Sets `held` to every kind of its alternatives in turn, and calls `f` for each.
 template <class... S, class F>
 void set_each_kind(std::variant<S...>& held, const F& f) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Explicit instantiations of memory, lists of structs, and modules. They are in a separate source file, with lists
 // first, because g++ 12 omits members that earlier code of the same file has inlined.
-#include <tessera/fsdp/optim/instances.hpp>
+#include <tessera/fsdp/optim/sharded_optimizer.hpp>
 
 #include <type_traits>
 #include <vector>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <tessera/fsdp/optim/instances.hpp>
+#include <tessera/fsdp/optim/sharded_optimizer.hpp>
 #include <tessera/fsdp/optim/sharded.hpp>
 
 FSDP_META_MODULES(template, fsdp::Fp32)
