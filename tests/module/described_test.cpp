@@ -85,7 +85,7 @@ void expect_same_plan(const Strategy& strategy, int ranks) {
     EXPECT_EQ(meta.communicators().size(), typed.communicators().size());
     EXPECT_EQ(meta.whole_at_rest(), typed.whole_at_rest());
     EXPECT_EQ(meta.first_cut(), typed.first_cut());
-    EXPECT_EQ(meta.elements_of(rank), typed.elements_of(rank));
+    EXPECT_EQ(elements_of(meta.group_list(), rank), elements_of(typed.group_list(), rank));
   }
 }
 
@@ -160,10 +160,10 @@ TEST(Described, SharesSequencesOnlyIfItsStackDoes) {
   using OnMeta = MetaStack<Shares, true, Ulysses>;
   const FullyShard<> strategy;
   comm::Simulated<> world({.ranks = 4, .rank = 0});
-  StackMesh<OnMeta> shares(world, described<Shares, OnMeta>(strategy));
+  StackMesh<OnMeta> shares(world, described<Shares, OnMeta>(strategy).calls);
   shares.share_sequences(2);
   EXPECT_NE(shares.sequence_axis(), nullptr);
-  StackMesh<OnMeta> whole(world, described<Typed<FullyShard<>>, OnMeta>(strategy));
+  StackMesh<OnMeta> whole(world, described<Typed<FullyShard<>>, OnMeta>(strategy).calls);
   const std::string_view refused =
       "sequence: 2 ranks are to share each sequence, and this stack has whole ones; take fsdp::Ulysses";
   EXPECT_INPUT_ERROR(whole.share_sequences(2), refused);

@@ -9,7 +9,6 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include <tessera/fsdp/buffer/layout.hpp>
@@ -62,9 +61,6 @@ std::array<std::int64_t, 3> elements_of(GroupList groups, int rank);
 /// Returns the name of the first trained parameter of which some rank steps only a part; empty if every parameter is
 /// stepped whole. `across`: whether optimizer state is sharded over the outer axis.
 std::string first_cut(GroupList groups, bool across);
-
-/// Returns the parameter with this name. Throws InputError if no parameter has it.
-const Parameter& parameter_named(GroupList groups, std::string_view name);
 
 /// Returns the groups in the form that layout policies take; `work` is the cost of an optimizer's step, and `aligned`
 /// is as in TensorGroup.

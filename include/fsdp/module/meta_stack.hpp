@@ -5,6 +5,7 @@
 #pragma once
 
 #include <type_traits>
+#include <utility>
 
 #include <tessera/comm/simulated.hpp>
 #include <tessera/fsdp/buffer/layout.hpp>
@@ -22,12 +23,6 @@ struct Untiled;  // tessera/tiling/policies.hpp
 template <class Sharding, class Comm, class Precision, class Tiling, class Sequence>
 struct Stack;  // tessera/fsdp/module/stack.hpp
 
-/// Limits of the stack of a described strategy; its Meta instance may support more.
-struct StackLimits {
-  bool has_pieces = true;        ///< strategies of its type may split steps into pieces
-  bool shares_sequences = true;  ///< several ranks may share a sequence
-};
-
 /// Any strategy whose main weights and optimizer state have the placement AcrossT over the mesh's outer axis, and are
 /// in host memory if `offloads`. `pieces`: see fsdp::may_have_pieces.
 template <class AcrossT, bool offloads, bool pieces>
@@ -41,7 +36,7 @@ struct Described {
   static constexpr bool may_have_pieces = pieces;
 
   StrategyCalls calls;
-  StackLimits stack_limits;
+  bool has_pieces = true;  ///< strategies of its type may split steps into pieces; its Meta instance may support more
 
   sharding::Facts facts() const { return calls.facts; }
   sharding::Schedule schedule(const sharding::Problem& problem) const { return calls.schedule_of(problem); }
@@ -88,7 +83,9 @@ typename Meta::Sharding described(const typename StackT::Sharding& strategy) {
   using Strategy = typename StackT::Sharding;
   static_assert(std::is_same_v<OptimizerPlacement<Strategy>, typename Meta::Sharding::Across> &&
                 offloads_optimizer_of<Strategy> == Meta::Sharding::offloads_optimizer);
-  return {calls_of(strategy), {.has_pieces = may_have_pieces<Strategy>, .shares_sequences = StackT::Sequence::shards}};
+  StrategyCalls calls = calls_of(strategy);
+  calls.shares_sequences = StackT::Sequence::shards;
+  return {std::move(calls), may_have_pieces<Strategy>};
 }
 
 }  // namespace fsdp

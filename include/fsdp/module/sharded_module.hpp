@@ -329,7 +329,7 @@ class ShardedModule : public ModuleMemory<TypesOf<StackT>> {
   /// InputError on all ranks if units, orders and strategy do not fit together or differ between ranks.
   ShardedModule(Comm& communicator, std::span<const Unit> units, const typename Stack::Sharding& sharding,
                 ModuleSettings settings)
-      : Memory({communicator, StackAxes::of<Stack>(sharding)}, units, std::move(settings), calls_of(sharding)) {}
+      : Memory({communicator, calls_of(sharding)}, units, std::move(settings), calls_of(sharding)) {}
 
   /// The same on an existing mesh, which must have as many axes as the strategy works on.
   template <int axes>

@@ -34,21 +34,6 @@ struct GroupAxes {
   static int rank(const Comm* axis) { return axis == nullptr ? 0 : axis->rank(); }
 };
 
-/// The axes that a stack uses at run time: its strategy's mesh axes, and whether ranks may share sequences.
-struct StackAxes {
-  MeshChoice mesh;
-  bool shares_sequences = false;
-
-  /// Returns the axes for a strategy of `Stack`; a Described has the limits of the stack that it describes.
-  template <class Stack>
-  static StackAxes of(const typename Stack::Sharding& sharding) {
-    StackAxes axes{.mesh = calls_of(sharding).mesh, .shares_sequences = Stack::Sequence::shards};
-    if constexpr (requires { sharding.stack_limits; })
-      axes.shares_sequences = axes.shares_sequences && sharding.stack_limits.shares_sequences;
-    return axes;
-  }
-};
-
 /// The types of a stack on which the memory of a module depends: stacks that differ only in strategy or tiling share
 /// it.
 template <class CommT, class PrecisionT, class Across, class Space, int axes, bool by_value, class SequenceT>
@@ -61,7 +46,6 @@ struct ModuleTypes {
   using Sequence = SequenceT;
   static constexpr int mesh_axes = axes;
   static constexpr bool axes_by_value = by_value;
-  using Sharding = StackAxes;  ///< type that StackMesh is constructed from
 };
 /// The ModuleTypes of a Stack.
 template <class Stack>
@@ -75,18 +59,11 @@ template <class Stack>
 class StackMesh {
  public:
   using Comm = typename Stack::Comm;
-  using Sharding = typename Stack::Sharding;
   /// Collective if the strategy works on two axes. `world` must outlive it.
-  StackMesh(Comm& world, const Sharding& sharding) : world_(&world) {
-    StackAxes axes;
-    if constexpr (std::is_same_v<Sharding, StackAxes>)
-      axes = sharding;
-    else
-      axes = StackAxes::of<Stack>(sharding);
-    axes_by_value_ = axes.mesh.by_value;
-    shares_sequences_ = axes.shares_sequences;
+  StackMesh(Comm& world, const StrategyCalls& strategy)
+      : world_(&world), axes_by_value_(strategy.mesh.by_value), shares_sequences_(strategy.shares_sequences) {
     if constexpr (Stack::mesh_axes == 2)
-      if (axes.mesh.ranks_per_group) groups_.emplace(world, *axes.mesh.ranks_per_group);
+      if (strategy.mesh.ranks_per_group) groups_.emplace(world, *strategy.mesh.ranks_per_group);
   }
   /// Takes an existing mesh. A mesh whose number of axes differs from the strategy's does not compile. If the number
   /// depends on the strategy's value, `axes` rejects it at run time.
@@ -104,7 +81,8 @@ class StackMesh {
   /// Creates the communicator of the consecutive ranks that share a sequence; `ranks_per_sequence` must divide the size
   /// of the world. Collective if it is above 1. Throws InputError if it is above 1 and the stack has whole sequences.
   void share_sequences(int ranks_per_sequence) {
-    require<InputError>(shares_sequences_ || ranks_per_sequence == 1, "sequence: ", ranks_per_sequence,
+    require<InputError>((Stack::Sequence::shards && shares_sequences_) || ranks_per_sequence == 1,
+                        "sequence: ", ranks_per_sequence,
                         " ranks are to share each sequence, and this stack has whole ones; take fsdp::Ulysses as its "
                         "fifth policy, or 1 rank");
     if constexpr (Stack::Sequence::shards)
@@ -241,7 +219,7 @@ class StackMesh {
   struct Nothing {};
   Comm* world_;
   bool axes_by_value_ = Stack::axes_by_value;
-  bool shares_sequences_ = Stack::Sequence::shards;
+  bool shares_sequences_ = true;
   /// The mesh with two axes, if the strategy uses groups of ranks. Only stacks that may have two axes have this member.
   [[no_unique_address]] std::conditional_t<Stack::mesh_axes == 2, std::optional<comm::Mesh<Comm, 2>>, Nothing> groups_;
   /// The communicator of the ranks that share a sequence. Only stacks that shard sequences have this member.

@@ -14,7 +14,6 @@
 #include <utility>
 #include <vector>
 
-#include <tessera/fsdp/core/function_ref.hpp>
 #include <tessera/fsdp/core/lists.hpp>
 #include <tessera/fsdp/core/parameter.hpp>
 #include <tessera/fsdp/core/tensor.hpp>
@@ -124,8 +123,6 @@ std::vector<int> offloaded_blocks(double share, int blocks);
 
 /// Whether any of the shell patterns matches the name.
 bool matches_any(const std::vector<std::string>& patterns, const std::string& name);
-/// Removes the names for which `matches` returns true.
-void remove_names(std::vector<std::string>& names, FunctionRef<bool(const std::string&)> matches);
 
 /// Returns the parameters of a group, each once, in order.
 std::vector<Parameter> parameters_of(const OptimizerGroup& group, std::span<const Unit> units);
@@ -207,10 +204,8 @@ Order chain(int units);
 /// Returns forward in the order of `uses`, then backward in reverse order; with `head`, that unit's forward and
 /// backward come in between as one computation.
 /// @{
-Order mirrored(std::span<const int> uses);
-Order mirrored(std::initializer_list<int> uses);
-Order mirrored(std::span<const int> uses, int head);
-Order mirrored(std::initializer_list<int> uses, int head);
+Order mirrored(std::span<const int> uses, std::optional<int> head = {});
+Order mirrored(std::initializer_list<int> uses, std::optional<int> head = {});
 /// @}
 
 /// The use of a module. A module that generates gathers all weights once and keeps them.

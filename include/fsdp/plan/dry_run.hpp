@@ -92,7 +92,7 @@ Plan dry_run_on_meta(const MetaModel& meta, const Sharding& sharding, const RunS
   }
   StepRecorder recorder(request.record);
   if (request.record != nullptr) recorder.watch(watched(module));
-  check_verifies(shape, sharding.stack_limits.has_pieces);
+  check_verifies(shape, sharding.has_pieces);
   Executor<MetaModel> executor(module, recorder.observer());
   std::optional<CountExchange<typename MetaModel::Stack::Comm>> counts_of_training, counts_of_evaluation;
   if (request.purpose == Purpose::train) counts_of_training.emplace(communicator, module.ledger());

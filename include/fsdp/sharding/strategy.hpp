@@ -129,6 +129,7 @@ struct StrategyCalls {
   std::function<std::vector<buffer::Layout>(std::span<const buffer::TensorGroup>, std::span<const int> parts)>
       build_layouts;
   MeshChoice mesh;
+  bool shares_sequences = true;  ///< false: not even if the sequence policy of a dry run's stack could
 };
 /// Returns the StrategyCalls of a strategy, with a copy of it; of a strategy that has them (`calls`), these.
 template <class S>

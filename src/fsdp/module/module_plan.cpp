@@ -183,11 +183,6 @@ void ModulePlan::add(const sharding::GroupFacts& facts, std::uint64_t layouts) {
   layouts_digest_ = hashed(layouts_digest_, static_cast<std::int64_t>(layouts));
 }
 
-bool ModulePlan::has(sharding::Pass pass) const {
-  const std::span<const sharding::Pass> all = passes_of(passes_.purpose);
-  return std::find(all.begin(), all.end(), pass) != all.end();
-}
-
 sharding::Problem ModulePlan::problem_of(const Key& key) const {
   const auto& [pass, order, micro_batches] = key;
   sharding::Problem problem = problem_;
@@ -291,7 +286,8 @@ void ModulePlan::find_classes() {
 
 const PlannedPass& ModulePlan::planned(sharding::Pass pass, int order, int micro_batches) const {
   static const PlannedPass none;
-  if (!has(pass)) return none;
+  if (std::ranges::count(passes_of(passes_.purpose), pass) == 0) return none;
+  if (micro_batches == 0) micro_batches = passes_.micro_batches;
   require(order >= 0 && order < orders(), "pass: order ", order, " is asked for, and there are ", orders(),
           ", counted from 0");
   require(micro_batches == passes_.micro_batches || pass != sharding::Pass::train ||
