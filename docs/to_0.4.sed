@@ -108,3 +108,4 @@ s#<tessera/fsdp/sharding/described\.hpp>#<tessera/fsdp/module/meta_stack.hpp>#
 s#<tessera/fsdp/buffer/placement\.hpp>#<tessera/fsdp/buffer/layout.hpp>#
 s#<tessera/fsdp/optim/instances\.hpp>#<tessera/fsdp/optim/sharded_optimizer.hpp>#
 s#<tessera/fsdp/module/module_memory\.hpp>#<tessera/fsdp/module/sharded_module.hpp>#
+s#<tessera/fsdp/optim/initialize\.hpp>#<tessera/fsdp/module/host_weights.hpp>#

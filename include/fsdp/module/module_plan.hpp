@@ -87,7 +87,6 @@ class ModulePlan {
   void check_length(const Order& order) const;
   void require_used() const;
   void find_classes();
-  std::vector<bool> trained_by(int order) const;
   std::vector<Key> keys() const;
   int most_micro_batches(sharding::Pass pass) const;
   void choose_holds(std::int64_t bytes_per_weight);
@@ -224,23 +223,20 @@ class ModuleState : private ModulePlan {
 
   /// The plan, for the derived class that builds it.
   ModulePlan& plan() { return *this; }
-  /// Adds a group, in the order of sharding::Problem::groups. The group must outlive this object.
-  void list_group(const GroupTensors& group) { group_list_.push_back(&group); }
-  /// Adds to the number of elements trained on this rank.
-  void add_trained(std::int64_t elements) { trained_size_ += elements; }
   /// Removes the parameters for which `were_set(name)` is true from the list of parameters without values.
   void give_values(FunctionRef<bool(const std::string&)> were_set);
   /// Returns the memory that the host program lends for a purpose; nullptr if it lends none. Throws InputError if it is
   /// not aligned.
   std::shared_ptr<std::byte> lent(device::MemoryKind kind, std::int64_t bytes) const;
 
+  std::vector<const GroupTensors*> group_list_;  ///< in the order of sharding::Problem::groups
+  std::int64_t trained_size_ = 0;                ///< number of elements trained on this rank
+
  private:
   ModuleSettings settings_;
   SequenceGroup sequence_group_;
   bool counts_only_;
   bool whole_at_rest_;
-  std::vector<const GroupTensors*> group_list_;
-  std::int64_t trained_size_ = 0;
   PassProgress progress_;
   int stepped_order_ = 0;  ///< order of the last training pass
   std::vector<std::string> without_values_;

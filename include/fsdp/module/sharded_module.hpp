@@ -252,7 +252,7 @@ void ModuleMemory<Types>::allocate() {
   Sizes all;
   bool reduces_across = false;  // if true, other ranks read the gradients at rest
   for (const Group& group : groups_) {
-    list_group(group);
+    this->group_list_.push_back(&group);
     all.add(group);
     reduces_across = reduces_across || group.axes().across != nullptr;
   }
@@ -303,7 +303,7 @@ void ModuleMemory<Types>::list_shards(const Group& group, int index) {
     if (settings().passes.purpose == Purpose::train && trains) shard.gradient = group.main_gradient().range(part);
     shards_.push_back(shard);
   }
-  if (trains) add_trained(group.main_size());
+  if (trains) this->trained_size_ += group.main_size();
 }
 
 template <class Types>

@@ -45,10 +45,6 @@ consteval bool exchanges_sequences() {
     return true;
 }
 
-}  // namespace detail
-
-namespace detail {
-
 /// Returns the position of a policy among a Stack's arguments, as inferred from its members; -1 for other types.
 template <class T>
 consteval int place_in_stack() {

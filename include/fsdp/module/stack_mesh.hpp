@@ -107,53 +107,32 @@ class StackMesh {
   /// Returns the world's communicator, the communicators of the outer and the inner axis if the strategy works on two
   /// axes, and the communicator of the ranks that share a sequence if several do.
   std::vector<Comm*> communicators() {
-    Comm* list[4] = {world_};
-    Comm** end = list + 1;
-    if constexpr (Stack::mesh_axes == 2)
-      if (groups_) {
-        *end++ = &groups_->replicate_axis();
-        *end++ = &groups_->shard_axis();
-      }
-    if (Comm* const sequence = sequence_axis()) *end++ = sequence;
-    return {list, end};
+    std::vector<Comm*> list;
+    each(*this, [&](Comm& axis, const char*, Sum) { list.push_back(&axis); });
+    return list;
   }
   /// Returns the traffic of the mesh's communicators so far.
   comm::MeshTraffic traffic() {
-    const auto of = [](Comm& axis) { return axis.size() > 1 ? axis.monitor().totals.traffic : comm::Traffic{}; };
-    comm::MeshTraffic sums{.world = of(*world_)};
-    if constexpr (Stack::mesh_axes == 2)
-      if (groups_) {
-        sums.across = of(groups_->replicate_axis());
-        sums.shard = of(groups_->shard_axis());
-      }
-    if (Comm* const sequence = sequence_axis()) sums.sequence = of(*sequence);
+    comm::MeshTraffic sums;
+    each(*this, [&](Comm& axis, const char*, Sum sum) {
+      if (axis.size() > 1) sums.*sum = axis.monitor().totals.traffic;
+    });
     return sums;
   }
   /// Calls `end_run` of all communicators that have this function.
   void end_run() noexcept {
-    if constexpr (requires(Comm & axis) { axis.end_run("world"); }) {
-      world_->end_run("world");
-      if constexpr (Stack::mesh_axes == 2)
-        if (groups_) {
-          groups_->replicate_axis().end_run("across");
-          groups_->shard_axis().end_run("shard");
-        }
-      if (Comm* const sequence = sequence_axis()) sequence->end_run("sequence");
-    }
+    if constexpr (requires(Comm & axis) { axis.end_run("world"); })
+      each(*this, [](Comm& axis, const char* name, Sum) { axis.end_run(name); });
   }
   /// Returns the number of bytes that the communicators allocate in addition to the caller's tensors.
   std::int64_t scratch_bytes() const {
-    const auto bytes = [](const Comm& communicator) -> std::int64_t {
+    std::int64_t sum = 0;
+    each(*this, [&](const Comm& axis, const char*, Sum) {
       std::int64_t held = 0;
-      if constexpr (requires { communicator.scratch_bytes(); }) held = communicator.scratch_bytes();
+      if constexpr (requires { axis.scratch_bytes(); }) held = axis.scratch_bytes();
       require<InputError>(held >= 0, "communicator: its scratch_bytes are ", held, "; they are at least 0");
-      return held;
-    };
-    std::int64_t sum = bytes(*world_);
-    if constexpr (Stack::mesh_axes == 2)
-      if (groups_) sum += bytes(groups_->replicate_axis()) + bytes(groups_->shard_axis());
-    if constexpr (Stack::Sequence::shards)
-      if (sequence_) sum += bytes(*sequence_);
+      sum += held;
+    });
     return sum;
   }
 
@@ -217,6 +196,21 @@ class StackMesh {
 
  private:
   struct Nothing {};
+  using Sum = comm::Traffic comm::MeshTraffic::*;
+
+  /// Calls f(communicator, name, traffic) for each communicator of a mesh.
+  template <class Self, class F>
+  static void each(Self& self, F f) {
+    f(*self.world_, "world", &comm::MeshTraffic::world);
+    if constexpr (Stack::mesh_axes == 2)
+      if (self.groups_) {
+        f(self.groups_->replicate_axis(), "across", &comm::MeshTraffic::across);
+        f(self.groups_->shard_axis(), "shard", &comm::MeshTraffic::shard);
+      }
+    if constexpr (Stack::Sequence::shards)
+      if (self.sequence_) f(*self.sequence_, "sequence", &comm::MeshTraffic::sequence);
+  }
+
   Comm* world_;
   bool axes_by_value_ = Stack::axes_by_value;
   bool shares_sequences_ = true;

@@ -75,7 +75,25 @@ FSDP_HAS_MEMBER(step_work)
 
 }  // namespace detail
 
-/// An optimizer: see the file comment.
+/// An optimizer: a value that contains constants, lists the names of its states, and updates a rank's piece of a
+/// parameter. It has
+/// - `name()`: its name in logs, checkpoints and `--optimizer`;
+/// - `grain()`: Grain::elements if every element is stepped independently, Grain::tensors if it needs whole matrices;
+/// - `states(parameter)`: the names of a parameter's states; a state is a float tensor of the parameter's shape,
+///   initially zero;
+/// - `update(stream, piece, decision)`: enqueues one step of a piece (Update). It is called for every trainable piece
+/// in
+///   every step. It enqueues the same work in every step, since graphs replay it, and reads the step's number, the
+///   learning rate and the gradients' scale from `decision`, on the device. If `decision.skipped`, only `piece.model`
+///   may change;
+/// - `static visit(self, visitor)`: calls `visitor(name, value, help)` for each constant of `self`, a const or mutable
+///   optimizer. Flags and logs are derived from them.
+/// It may also have `validate()`, which throws InputError for an invalid constant. With Grain::tensors it may have
+/// `static work(parameter)`, the cost of stepping a whole parameter, or `step_work()`, which returns a pointer to such
+/// a function; buffer::Owned balances this cost over ranks. With `static constexpr bool reads_decay = true` it reads
+/// each parameter's weight decay from Parameter::decay_of, so that groups of parameters may set a weight decay
+/// (OptimizerGroup); with other optimizers, groups may only set it to 0. An optimizer has no access to communicators
+/// and gathered weights. ShardedOptimizer (sharded_optimizer.hpp) applies it to a module.
 template <class O>
 concept Optimizer =
     std::copyable<O> && detail::Named<O> && detail::HasGrain<O> && detail::HasStates<O> && detail::Visited<O>;

@@ -40,7 +40,6 @@
 #include <tessera/fsdp/module/pass.hpp>
 #include <tessera/fsdp/module/sharded_module.hpp>
 #include <tessera/fsdp/module/stack.hpp>
-#include <tessera/fsdp/optim/initialize.hpp>
 #include <tessera/fsdp/optim/optimizer.hpp>
 #include <tessera/fsdp/optim/sharded_optimizer.hpp>
 #include <tessera/fsdp/optim/statistics.hpp>

@@ -188,8 +188,15 @@ class ShardedOptimizer : public ShardedStates<TypesOf<StackT>> {
   /// Enqueues the part of `step` between begin and end, which is the same work for the device in every step.
   void update(Tensor<const double> loss) {
     control_.decide(loss);
-    for (std::size_t i = 0; i < module_->shards().size(); ++i)
-      if (module_->is_stepped(module_->shards()[i])) update_shard(i);
+    for (std::size_t i = 0; const Shard& shard : module_->shards()) {
+      const std::span<const Tensor<float>> states = views_[i++];
+      if (!module_->is_stepped(shard)) continue;
+      if constexpr (Module::Group::offloaded)
+        update_offloaded(shard, states);
+      else
+        update(shard, shard.main, states, shard.gradient, Module::Group::one_copy ? Tensor<Compute>() : shard.model,
+               shape_of(shard));
+    }
   }
 
   /// Returns the names of a shard's states; empty if the shard is frozen.
@@ -200,15 +207,6 @@ class ShardedOptimizer : public ShardedStates<TypesOf<StackT>> {
 
  private:
   using Space = typename Module::Group::MainSpace;
-
-  void update_shard(std::size_t index) {
-    const Shard& shard = module_->shards()[index];
-    if constexpr (Module::Group::offloaded)
-      update_offloaded(shard, views_[index]);
-    else
-      update(shard, shard.main, views_[index], shard.gradient,
-             Module::Group::one_copy ? Tensor<Compute>() : shard.model, shape_of(shard));
-  }
 
   void update(const Shard& shard, Tensor<float> main, std::span<const Tensor<float>> states,
               Tensor<const float> gradient, Tensor<Compute> model, const Shape& shape) {

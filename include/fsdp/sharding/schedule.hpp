@@ -2,6 +2,9 @@
 /// @file
 /// The schedule of a pass as a value: gathers, computations, releases and reductions, in order; and the stages into
 /// which units are split if several ranks share their sequences. actions.hpp describes each action.
+///
+/// `make_schedule` (scheduler.hpp) derives the list from a strategy's rules, or the strategy provides one. `check`
+/// validates it (check.hpp), `assign_slots` assigns the slots (slots.hpp), and the executor runs exactly this list.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +18,10 @@
 
 namespace fsdp::sharding {
 
-/// How a unit's computations are split into stages.
+/// How a unit's computations are split into stages if several ranks share its sequences. The operations before and
+/// after a block's middle (attention) process this rank's rows; the middle processes all rows of this rank's heads, in
+/// one or more parts, a few heads at a time. In between is an exchange over these ranks. Two parts are in flight at a
+/// time, so that the next exchange can overlap the current middle.
 struct Stages {
   int parts = 0;         ///< number of parts of the middle; 0 if the unit has no stages and no exchanges
   bool replays = false;  ///< backward first recomputes what forward did not keep, including its exchanges

@@ -24,7 +24,7 @@ namespace detail {
 /// Adds the tasks that open and close gradients.
 class GradientTasks {
  public:
-  constexpr explicit GradientTasks(const Problem& problem) : problem_(problem), groups_(problem.groups.size()) {}
+  constexpr explicit GradientTasks(const Problem& problem) : problem_(problem), open_(problem.groups.size(), 0) {}
 
   constexpr Schedule run(const Schedule& schedule) {
     for (const Task& task : schedule) {
@@ -39,9 +39,6 @@ class GradientTasks {
   }
 
  private:
-  struct Group {
-    bool open = false;
-  };
   struct Reduction {
     int group = 0;
     bool in_place = false;
@@ -49,7 +46,7 @@ class GradientTasks {
     bool over = false;         ///< it must be complete at this point
   };
 
-  constexpr bool& open(int group) { return groups_[static_cast<std::size_t>(group)].open; }
+  constexpr char& open(int group) { return open_[static_cast<std::size_t>(group)]; }
 
   constexpr void begin_computation(const Task& task) {
     const std::vector<int>& groups = problem_.unit(task.index).groups;
@@ -59,8 +56,8 @@ class GradientTasks {
     close(task.micro_batch);
     for (Reduction& reduction : reductions_) reduction.before_last = true;
     for (const int group : groups) {
-      if (open(group) || !problem_.group(group).trainable) continue;
-      open(group) = true;
+      if (open(group) != 0 || !problem_.group(group).trainable) continue;
+      open(group) = 1;
       list_.push_back({.action = Action::open_gradient, .index = group, .micro_batch = task.micro_batch});
     }
   }
@@ -69,14 +66,14 @@ class GradientTasks {
   constexpr void close(int micro_batch) {
     for (const Reduction& reduction : reductions_) {
       if (!reduction.over) continue;
-      open(reduction.group) = false;
+      open(reduction.group) = 0;
       list_.push_back({.action = Action::close_gradient, .index = reduction.group, .micro_batch = micro_batch});
     }
     std::erase_if(reductions_, [](const Reduction& reduction) { return reduction.over; });
   }
 
   const Problem& problem_;
-  std::vector<Group> groups_;
+  std::vector<char> open_;             ///< by group
   std::vector<Reduction> reductions_;  ///< in the order in which they were started
   Schedule list_;
 };

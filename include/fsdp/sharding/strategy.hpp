@@ -149,19 +149,15 @@ StrategyCalls calls_of(const S& strategy) {
 
 namespace detail {
 template <class S>
-struct AcrossOf {
-  using Type = buffer::Replicate;
-};
+struct AcrossOf : std::type_identity<buffer::Replicate> {};
 template <class S>
 requires requires { typename S::Across; }
-struct AcrossOf<S> {
-  using Type = typename S::Across;
-};
+struct AcrossOf<S> : std::type_identity<typename S::Across> {};
 }  // namespace detail
 
 /// Placement of main weights and optimizer state over the mesh's outer axis: Replicate by default.
 template <class S>
-using OptimizerPlacement = typename detail::AcrossOf<S>::Type;
+using OptimizerPlacement = typename detail::AcrossOf<S>::type;
 
 /// Whether every tensor that a rank steps is whole on that rank, as optimizers of whole matrices require.
 template <class S>

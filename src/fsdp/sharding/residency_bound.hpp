@@ -6,13 +6,10 @@
 #include <cstdint>
 #include <vector>
 
-#include <tessera/fsdp/sharding/problem.hpp>
-
 namespace fsdp::sharding {
 
 /// A hold of a group, and its cost in the counted passes.
 struct HoldOption {
-  Hold hold = Hold::use;
   std::int64_t gathered = 0;    ///< number of gathered elements
   std::vector<char> live = {};  ///< by computation: 1 if the group's weights are gathered during it
 };

@@ -115,7 +115,7 @@ class Search {
   /// Adds `hold` to the options of all groups, measured on the schedules of the steps in which all groups have this
   /// hold.
   void observe(Hold hold) {
-    std::vector<HoldOption> seen(groups(), {.hold = hold});
+    std::vector<HoldOption> seen(groups());
     for (Problem problem : problems_) {
       problem.holds.assign(groups(), hold);
       std::vector<char> held(groups(), 0);
