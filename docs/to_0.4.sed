@@ -104,8 +104,9 @@ s#<tessera/fsdp/optim/sgd\.hpp>#<tessera/fsdp/optim/optimizer.hpp>#
 s#<tessera/fsdp/optim/full_states\.hpp>#<tessera/fsdp/optim/sharded_optimizer.hpp>#
 s#<tessera/fsdp/precision/loss_scale\.hpp>#<tessera/fsdp/precision/policies.hpp>#
 s#<tessera/fsdp/sharding/(schedule_of|check_strategy)\.hpp>#<tessera/fsdp/sharding/strategy.hpp>#
-s#<tessera/fsdp/sharding/described\.hpp>#<tessera/fsdp/module/meta_stack.hpp>#
+s#<tessera/fsdp/sharding/described\.hpp>#<tessera/fsdp/module/stack.hpp>#
 s#<tessera/fsdp/buffer/placement\.hpp>#<tessera/fsdp/buffer/layout.hpp>#
 s#<tessera/fsdp/optim/instances\.hpp>#<tessera/fsdp/optim/sharded_optimizer.hpp>#
 s#<tessera/fsdp/module/module_memory\.hpp>#<tessera/fsdp/module/sharded_module.hpp>#
 s#<tessera/fsdp/optim/initialize\.hpp>#<tessera/fsdp/module/host_weights.hpp>#
+s#<tessera/fsdp/module/meta_stack\.hpp>#<tessera/fsdp/module/stack.hpp>#

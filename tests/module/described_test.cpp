@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Modules of dry runs, whose strategy is a value, plan what modules with the strategy's own type plan.
-#include <tessera/fsdp/module/meta_stack.hpp>
+#include <tessera/fsdp/module/stack.hpp>
 
 #include <span>
 #include <string>
@@ -19,7 +19,6 @@
 #include <tessera/fsdp/device/cpu.hpp>
 #include <tessera/fsdp/models/llama.hpp>
 #include <tessera/fsdp/module/sharded_module.hpp>
-#include <tessera/fsdp/module/stack.hpp>
 #include <tessera/fsdp/module/stack_mesh.hpp>
 #include <tessera/fsdp/plan/meta_twin.hpp>
 #include <tessera/fsdp/sharding/run_time.hpp>

@@ -24,7 +24,7 @@
 #include <tessera/fsdp/execution/step_watch.hpp>
 #include <tessera/fsdp/execution/verification.hpp>
 #include <tessera/fsdp/execution/whole_sequences.hpp>
-#include <tessera/fsdp/module/meta_stack.hpp>
+#include <tessera/fsdp/module/stack.hpp>
 #include <tessera/fsdp/optim/sharded_optimizer.hpp>
 #include <tessera/fsdp/plan/meta_twin.hpp>
 #include <tessera/fsdp/plan/plan.hpp>

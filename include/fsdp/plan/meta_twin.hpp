@@ -10,7 +10,7 @@
 #include <tessera/comm/simulated.hpp>
 #include <tessera/fsdp/buffer/layout.hpp>
 #include <tessera/fsdp/device/meta.hpp>
-#include <tessera/fsdp/module/meta_stack.hpp>
+#include <tessera/fsdp/module/stack.hpp>
 #include <tessera/fsdp/precision/policies.hpp>
 #include <tessera/fsdp/sharding/sequence.hpp>
 #include <tessera/fsdp/sharding/strategy.hpp>
