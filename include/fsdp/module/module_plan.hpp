@@ -20,7 +20,6 @@
 #include <tessera/fsdp/core/function_ref.hpp>
 #include <tessera/fsdp/core/parameter.hpp>
 #include <tessera/fsdp/device/memory.hpp>
-#include <tessera/fsdp/module/group_tensors.hpp>
 #include <tessera/fsdp/module/units.hpp>
 #include <tessera/fsdp/sharding/problem.hpp>
 #include <tessera/fsdp/sharding/schedule.hpp>

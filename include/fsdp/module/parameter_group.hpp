@@ -17,7 +17,6 @@
 #include <tessera/fsdp/buffer/distributed_buffer.hpp>
 #include <tessera/fsdp/core/tensor.hpp>
 #include <tessera/fsdp/device/operations/elements.hpp>
-#include <tessera/fsdp/module/group_tensors.hpp>
 #include <tessera/fsdp/module/stack_mesh.hpp>
 #include <tessera/fsdp/module/units.hpp>
 #include <tessera/fsdp/sharding/problem.hpp>

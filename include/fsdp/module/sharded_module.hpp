@@ -27,7 +27,6 @@
 #include <tessera/fsdp/device/host_memory.hpp>
 #include <tessera/fsdp/device/memory.hpp>
 #include <tessera/fsdp/device/operations/elements.hpp>
-#include <tessera/fsdp/module/group_tensors.hpp>
 #include <tessera/fsdp/module/module_plan.hpp>
 #include <tessera/fsdp/module/parameter_group.hpp>
 #include <tessera/fsdp/module/stack_mesh.hpp>

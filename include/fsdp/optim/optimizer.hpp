@@ -16,7 +16,6 @@
 #include <tessera/fsdp/core/tensor.hpp>
 #include <tessera/fsdp/device/operation.hpp>
 #include <tessera/fsdp/device/operations/optimizer.hpp>
-#include <tessera/fsdp/module/group_tensors.hpp>
 #include <tessera/fsdp/module/units.hpp>
 
 namespace fsdp::optim {

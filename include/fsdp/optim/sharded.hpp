@@ -35,10 +35,10 @@
 #include <tessera/fsdp/device/memory.hpp>
 #include <tessera/fsdp/device/meta.hpp>
 #include <tessera/fsdp/module/host_weights.hpp>
-#include <tessera/fsdp/module/stack.hpp>
 #include <tessera/fsdp/module/module_plan.hpp>
 #include <tessera/fsdp/module/pass.hpp>
 #include <tessera/fsdp/module/sharded_module.hpp>
+#include <tessera/fsdp/module/stack.hpp>
 #include <tessera/fsdp/optim/optimizer.hpp>
 #include <tessera/fsdp/optim/sharded_optimizer.hpp>
 #include <tessera/fsdp/optim/statistics.hpp>

@@ -22,9 +22,9 @@
 #include <tessera/fsdp/device/memory.hpp>
 #include <tessera/fsdp/module/group_tasks.hpp>
 #include <tessera/fsdp/module/host_weights.hpp>
-#include <tessera/fsdp/module/stack.hpp>
 #include <tessera/fsdp/module/pass.hpp>
 #include <tessera/fsdp/module/sharded_module.hpp>
+#include <tessera/fsdp/module/stack.hpp>
 #include <tessera/fsdp/module/stack_mesh.hpp>
 #include <tessera/fsdp/optim/optimizer.hpp>
 #include <tessera/fsdp/optim/step_control.hpp>

@@ -19,8 +19,8 @@
 #include <tessera/fsdp/device/host_memory.hpp>
 #include <tessera/fsdp/device/memory.hpp>
 #include <tessera/fsdp/device/operations/elements.hpp>
-#include <tessera/fsdp/module/group_tensors.hpp>
 #include <tessera/fsdp/module/host_weights.hpp>
+#include <tessera/fsdp/module/units.hpp>
 
 namespace fsdp {
 

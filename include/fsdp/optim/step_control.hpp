@@ -20,9 +20,9 @@
 #include <tessera/fsdp/device/operations/elements.hpp>
 #include <tessera/fsdp/device/operations/optimizer.hpp>
 #include <tessera/fsdp/module/gathered_numbers.hpp>
-#include <tessera/fsdp/module/group_tensors.hpp>
 #include <tessera/fsdp/module/module_plan.hpp>
 #include <tessera/fsdp/module/sharded_module.hpp>
+#include <tessera/fsdp/module/units.hpp>
 
 namespace fsdp::optim {
 

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include <tessera/fsdp/module/group_tensors.hpp>
+#include <tessera/fsdp/module/units.hpp>
 #include <tessera/fsdp/optim/optimizer.hpp>
 #include <tessera/fsdp/plan/plan.hpp>
 

@@ -14,8 +14,8 @@
 #include <tessera/fsdp/core/tensor.hpp>
 #include <tessera/fsdp/device/host_memory.hpp>
 #include <tessera/fsdp/execution/step_digest.hpp>
-#include <tessera/fsdp/module/group_tensors.hpp>
 #include <tessera/fsdp/module/host_weights.hpp>
+#include <tessera/fsdp/module/units.hpp>
 #include <tessera/fsdp/sharding/schedule.hpp>
 #include <tessera/trainer/report/step_tensors.hpp>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <tessera/fsdp/module/group_tensors.hpp>
+#include <tessera/fsdp/module/units.hpp>
 
 #include <cstddef>
 #include <utility>

@@ -11,7 +11,6 @@
 #include <tessera/fsdp/device/cpu.hpp>
 #include <tessera/fsdp/device/memory.hpp>
 #include <tessera/fsdp/device/meta.hpp>
-#include <tessera/fsdp/module/group_tensors.hpp>
 #include <tessera/fsdp/module/stack.hpp>
 #include <tessera/fsdp/module/units.hpp>
 #include <tessera/fsdp/optim/optimizer.hpp>
