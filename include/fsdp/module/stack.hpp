@@ -156,20 +156,23 @@ struct Stack {
 /// in host memory if `offloads`. `pieces`: see fsdp::may_have_pieces.
 template <class AcrossT, bool offloads, bool pieces>
 struct Described {
-  using AtRest = buffer::Shard;  ///< default; Facts::whole_at_rest is set if this value replicates
-  using Across = AcrossT;
-  using Layout = buffer::Flat;  ///< not used: the strategy's own layout is in its calls
-  static constexpr int mesh_axes = 2;
-  static constexpr bool axes_by_value = true;
-  static constexpr bool offloads_optimizer = offloads;
-  static constexpr bool may_have_pieces = pieces;
+  using AtRest = buffer::Shard;                ///< default; Facts::whole_at_rest is set if this value replicates
+  using Across = AcrossT;                      ///< placement of optimizer state over the outer axis
+  using Layout = buffer::Flat;                 ///< not used: the strategy's own layout is in its calls
+  static constexpr int mesh_axes = 2;          ///< at most; a value may work on one
+  static constexpr bool axes_by_value = true;  ///< number of axes depends on the value
+  static constexpr bool offloads_optimizer = offloads;  ///< optimizer state is in host memory
+  static constexpr bool may_have_pieces = pieces;       ///< see fsdp::may_have_pieces
 
-  StrategyCalls calls;
+  StrategyCalls calls;     ///< the strategy
   bool has_pieces = true;  ///< strategies of its type may split steps into pieces; its Meta instance may support more
 
+  /// As of the strategy.
+  /// @{
   sharding::Facts facts() const { return calls.facts; }
   sharding::Schedule schedule(const sharding::Problem& problem) const { return calls.schedule_of(problem); }
   int ranks_per_group() const { return calls.mesh.ranks_per_group.value_or(0); }
+  /// @}
 };
 
 /// Always true here: an optimizer of whole tensors is checked with the strategy's own type

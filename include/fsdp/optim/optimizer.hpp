@@ -33,7 +33,7 @@ enum class Grain : std::uint8_t {
 /// parameter in its shape.
 template <class Compute>
 struct Update {
-  const Parameter& parameter;
+  const Parameter& parameter;             ///< the parameter that has the piece
   Tensor<float> main;                     ///< main weights, stepped in place
   std::span<const Tensor<float>> states;  ///< in the order of states(parameter)
   Tensor<const float> gradient;           ///< multiply by `decision.gradient_scale` to get the step's gradient
@@ -141,18 +141,17 @@ void require_no_decays(std::string_view optimizer, GroupList groups);
 /// Throws InputError unless `cut`, the name of a parameter that a rank steps only in part, is empty.
 void require_whole(std::string_view optimizer, std::string_view cut);
 
-/// The placement of the states of a rank's piece of a parameter: the index of its first element among all trained
-/// elements, and its number of states, 0 if it is frozen.
+/// The placement of the states of a rank's piece of a parameter.
 struct StatePiece {
-  std::int64_t resting = 0;
-  std::size_t states = 0;
-  bool trainable = true;
+  std::int64_t resting = 0;  ///< index of its first element among all trained elements
+  std::size_t states = 0;    ///< number of its states; 0 if it is frozen
+  bool trainable = true;     ///< whether it is trained
 };
-/// The layout of one state's block: the first element of each piece, and the number of elements of the block. The
-/// pieces that have the state are stored one after the other, in the order of the sharded gradients.
+/// The layout of one state's block: the pieces that have the state, one after the other, in the order of the sharded
+/// gradients.
 struct StatePlaces {
-  std::vector<std::int64_t> starts;  // [pieces]
-  std::int64_t elements = 0;
+  std::vector<std::int64_t> starts;  ///< [pieces]; the first element of each
+  std::int64_t elements = 0;         ///< number of elements of the block
 };
 /// Returns the layout of the block of state number `state`. `trained`: number of elements of all trained pieces,
 /// padding included.

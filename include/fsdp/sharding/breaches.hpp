@@ -155,7 +155,7 @@ struct ActionRule {
 
 /// The rules of an action on a group.
 struct GroupRules {
-  Action action = Action::gather;
+  Action action = Action::gather;        ///< the action
   std::array<ActionRule, 6> rules = {};  ///< in the order in which they are checked
   Mark sets = Mark::none;                ///< mark that it sets on the group
   /// Marks that it clears; if the action frees a slot, the first is the mark that was set when the slot was acquired.

@@ -123,12 +123,13 @@ MeshChoice mesh_of(const S& strategy) {
 
 /// What a module uses of a strategy, as a value whose type does not depend on the strategy's.
 struct StrategyCalls {
-  sharding::Facts facts;
+  sharding::Facts facts;  ///< see sharding::facts_of
+  /// See sharding::schedule_of.
   std::function<sharding::Schedule(const sharding::Problem&)> schedule_of;
   /// See buffer::build_layouts.
   std::function<std::vector<buffer::Layout>(std::span<const buffer::TensorGroup>, std::span<const int> parts)>
       build_layouts;
-  MeshChoice mesh;
+  MeshChoice mesh;               ///< see mesh_of
   bool shares_sequences = true;  ///< false: not even if the sequence policy of a dry run's stack could
 };
 /// Returns the StrategyCalls of a strategy, with a copy of it; of a strategy that has them (`calls`), these.
