@@ -249,17 +249,6 @@ struct ParameterShard {
   std::int64_t count() const { return model.numel(); }
 };
 
-}  // namespace fsdp
-
-// Compiled into the library.
-FSDP_LIST(fsdp::Unit)
-FSDP_LIST(fsdp::GroupedParameters)
-FSDP_LIST(fsdp::Reference)
-FSDP_LIST(std::vector<fsdp::Reference>)
-FSDP_LIST(fsdp::OptimizerGroup)
-
-namespace fsdp {
-
 /// The computations of one micro-batch, in the order in which every rank performs them. With skip connections,
 /// recurrence or tied weights, a unit is used several times, or not in the order of declaration. Passes other than
 /// training skip the backward computations.
@@ -301,6 +290,11 @@ struct PassPlan {
 }  // namespace fsdp
 
 // Compiled into the library.
+FSDP_LIST(fsdp::Unit)
+FSDP_LIST(fsdp::GroupedParameters)
+FSDP_LIST(fsdp::Reference)
+FSDP_LIST(std::vector<fsdp::Reference>)
+FSDP_LIST(fsdp::OptimizerGroup)
 FSDP_LIST(fsdp::Order)
 FSDP_LIST(const fsdp::GroupTensors*)
 FSDP_LIST(fsdp::ParameterShard<float, float, float>)

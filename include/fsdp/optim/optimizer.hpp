@@ -200,13 +200,6 @@ consteval bool check_optimizer() {
   return Optimizer<O>;
 }
 
-}  // namespace fsdp::optim
-
-// Compiled into the library.
-FSDP_LIST(fsdp::optim::StatePiece)
-
-namespace fsdp::optim {
-
 /// AdamW with decoupled weight decay. A step is one pass that reads and writes each element once, and also writes the
 /// model weights. Source: Loshchilov and Hutter 2019.
 struct AdamW {
@@ -294,3 +287,6 @@ struct Sgd {
 };
 
 }  // namespace fsdp::optim
+
+// Compiled into the library.
+FSDP_LIST(fsdp::optim::StatePiece)

@@ -81,13 +81,6 @@ void check(const device::StepInputs& inputs);
 /// Throws LogicError unless the number of losses is at least 1 and at most the number of micro-batches.
 void check_losses(std::int64_t losses, std::int64_t micro_batches);
 
-}  // namespace fsdp::optim
-
-// Compiled into the library.
-FSDP_LIST(fsdp::optim::StepKind)
-
-namespace fsdp::optim {
-
 /// Computes the global L2 norm of the gradients and decides each step: the gradient scale that results from clipping
 /// and loss scaling, and whether the step is skipped. This takes one collective of a few numbers per rank. Squares are
 /// summed in double, in rank order, each element once, so that every rank makes the same decision. If a step is cut
@@ -294,3 +287,6 @@ void StepControl<Types>::sum_exactly(device::DecideStep& decision) {
 }
 
 }  // namespace fsdp::optim
+
+// Compiled into the library.
+FSDP_LIST(fsdp::optim::StepKind)

@@ -73,12 +73,6 @@ struct Rules {
   std::int64_t live_bound = 0;
 };
 
-}  // namespace fsdp::sharding
-
-FSDP_LIST(fsdp::sharding::Hold)
-
-namespace fsdp::sharding {
-
 /// The groups of weights that a unit uses, and whether its backward needs them.
 struct UnitUse {
   std::vector<int> groups;             ///< indices of the groups whose weights it uses
@@ -272,6 +266,7 @@ constexpr std::vector<int> buffers_of_inputs(const Problem& problem) {
 }  // namespace fsdp::sharding
 
 // Compiled into the library.
+FSDP_LIST(fsdp::sharding::Hold)
 FSDP_LIST(fsdp::sharding::UnitUse)
 FSDP_LIST(fsdp::sharding::GroupFacts)
 FSDP_LIST(fsdp::sharding::Computation)

@@ -74,5 +74,3 @@ Residency choose_residency(FunctionRef<Schedule(const Problem&)> schedule_of, st
                            std::span<const Problem> others, const WeightSlots& slots);
 
 }  // namespace fsdp::sharding
-
-// Compiled into the library.
