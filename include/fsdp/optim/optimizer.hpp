@@ -81,8 +81,7 @@ FSDP_HAS_MEMBER(step_work)
 /// - `states(parameter)`: the names of a parameter's states; a state is a float tensor of the parameter's shape,
 ///   initially zero;
 /// - `update(stream, piece, decision)`: enqueues one step of a piece (Update). It is called for every trainable piece
-/// in
-///   every step. It enqueues the same work in every step, since graphs replay it, and reads the step's number, the
+///   in every step. It enqueues the same work in every step, since graphs replay it, and reads the step's number, the
 ///   learning rate and the gradients' scale from `decision`, on the device. If `decision.skipped`, only `piece.model`
 ///   may change;
 /// - `static visit(self, visitor)`: calls `visitor(name, value, help)` for each constant of `self`, a const or mutable
