@@ -6,7 +6,6 @@
 /// validates schedules only at run time includes check.hpp, which lists the rules.
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <vector>
@@ -60,12 +59,9 @@ class Judge {
         computations_(computations(problem)),
         groups_(problem.groups.size()),
         units_(problem.units.size()),
-        judges_gradient_slots_(std::any_of(schedule.begin(), schedule.end(),
-                                           [](const Task& task) { return has_gradient_slot(task.action); })),
-        judges_inputs_(
-            std::any_of(schedule.begin(), schedule.end(), [](const Task& task) { return copies_input(task.action); })),
-        judges_exchanges_(
-            std::any_of(schedule.begin(), schedule.end(), [](const Task& task) { return exchanges(task.action); })),
+        judges_gradient_slots_(has_any(schedule, has_gradient_slot)),
+        judges_inputs_(has_any(schedule, copies_input)),
+        judges_exchanges_(has_any(schedule, exchanges)),
         inputs_(problem.units.size()),
         holders_(problem) {}
 

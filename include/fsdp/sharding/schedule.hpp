@@ -7,6 +7,7 @@
 /// validates it (check.hpp), `assign_slots` assigns the slots (slots.hpp), and the executor runs exactly this list.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -149,6 +150,11 @@ struct Task {
 
 /// The tasks of a pass, in the order in which every rank executes them.
 using Schedule = std::vector<Task>;
+
+/// Whether a list has a task with such an action: `has_any(list, copies_input)`.
+constexpr bool has_any(const Schedule& schedule, bool (*is_such)(Action)) {
+  return std::any_of(schedule.begin(), schedule.end(), [&](const Task& task) { return is_such(task.action); });
+}
 
 /// Names of units and groups for messages. Without them, numbers are used: "unit 2", "group 2".
 struct Names {

@@ -81,10 +81,9 @@ class GradientTasks {
 /// Adds the exchanges of units that have stages, unless the list already has exchanges. Each is added directly after
 /// the stage that produces its data.
 constexpr Schedule with_exchanges(const Schedule& schedule, const Problem& problem) {
-  const bool complete =
-      std::none_of(problem.units.begin(), problem.units.end(),
-                   [](const UnitUse& unit) { return unit.stages.parts > 0; }) ||
-      std::any_of(schedule.begin(), schedule.end(), [](const Task& task) { return exchanges(task.action); });
+  const bool complete = std::none_of(problem.units.begin(), problem.units.end(),
+                                     [](const UnitUse& unit) { return unit.stages.parts > 0; }) ||
+                        has_any(schedule, exchanges);
   if (complete) return schedule;
   Schedule list;
   for (const Task& task : schedule) {
@@ -103,11 +102,7 @@ constexpr Schedule with_exchanges(const Schedule& schedule, const Problem& probl
 class InputTasks {
  public:
   constexpr InputTasks(const Schedule& schedule, const Problem& problem)
-      : schedule_(schedule),
-        problem_(problem),
-        holders_(problem),
-        adds_(std::none_of(schedule.begin(), schedule.end(),
-                           [](const Task& task) { return copies_input(task.action); })) {}
+      : schedule_(schedule), problem_(problem), holders_(problem), adds_(!has_any(schedule, copies_input)) {}
 
   constexpr Schedule run() {
     if (!holders_.any()) return schedule_;
@@ -255,8 +250,7 @@ class SlotNumbers {
 
 /// The constexpr implementation of `assign_slots` (slots.hpp).
 constexpr Schedule with_slots(const Schedule& schedule, const Problem& problem) {
-  const bool has_gradient_tasks =
-      std::any_of(schedule.begin(), schedule.end(), [](const Task& task) { return has_gradient_slot(task.action); });
+  const bool has_gradient_tasks = has_any(schedule, has_gradient_slot);
   Schedule placed = detail::InputTasks(detail::with_exchanges(schedule, problem), problem).run();
   if (!has_gradient_tasks) placed = detail::GradientTasks(problem).run(placed);
   detail::SlotNumbers weights(placed, problem, SlotKind::weights);
