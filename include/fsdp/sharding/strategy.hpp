@@ -130,7 +130,7 @@ struct StrategyCalls {
   std::function<std::vector<buffer::Layout>(std::span<const buffer::TensorGroup>, std::span<const int> parts)>
       build_layouts;
   MeshChoice mesh;               ///< see mesh_of
-  bool shares_sequences = true;  ///< false: not even if the sequence policy of a dry run's stack could
+  bool shares_sequences = true;  ///< several ranks may share a sequence if the stack's policy does
 };
 /// Returns the StrategyCalls of a strategy, with a copy of it; of a strategy that has them (`calls`), these.
 template <class S>
