@@ -19,9 +19,9 @@
 #include <tessera/fsdp/core/policy_text.hpp>
 #include <tessera/fsdp/execution/instances.hpp>
 #include <tessera/fsdp/models/llama.hpp>
+#include <tessera/fsdp/module/host_weights.hpp>
 #include <tessera/fsdp/nn/instances.hpp>
 #include <tessera/fsdp/nn/token_batch.hpp>
-#include <tessera/fsdp/optim/initialize.hpp>
 #include <tessera/fsdp/sequence/ulysses.hpp>
 #include <tessera/fsdp/training/launch.hpp>
 #include <tessera/fsdp/training/run_time_optimizer.hpp>

@@ -18,8 +18,8 @@
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/execution/count_exchange.hpp>
 #include <tessera/fsdp/execution/executor.hpp>
+#include <tessera/fsdp/module/host_weights.hpp>
 #include <tessera/fsdp/nn/token_batch.hpp>
-#include <tessera/fsdp/optim/initialize.hpp>
 #include <tessera/fsdp/optim/sharded_optimizer.hpp>
 #include <tessera/fsdp/plan/dry_run.hpp>
 #include <tessera/fsdp/sharding/sequence.hpp>

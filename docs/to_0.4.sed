@@ -17,7 +17,7 @@ s#<tessera/fsdp/nn/attention_slices\.hpp>#<tessera/fsdp/sequence/attention_slice
 s#<tessera/fsdp/testing/planned_bytes\.hpp>#<tessera/fsdp/testing/results.hpp>#
 s#<tessera/fsdp/testing/between_checkpoints\.hpp>#<tessera/fsdp/testing/model_runs.hpp>#
 s#<tessera/fsdp/module/pass_progress\.hpp>#<tessera/fsdp/module/module_plan.hpp>#
-s#<tessera/fsdp/module/parameter_shard\.hpp>#<tessera/fsdp/module/group_tensors.hpp>#
+s#<tessera/fsdp/module/parameter_shard\.hpp>#<tessera/fsdp/module/units.hpp>#
 s#<tessera/fsdp/precision/local\.hpp>#<tessera/fsdp/precision/policies.hpp>#
 s#<tessera/fsdp/core/gradient_view\.hpp>#<tessera/fsdp/core/tensor.hpp>#
 s#<tessera/fsdp/module/optimizer_group\.hpp>#<tessera/fsdp/module/units.hpp>#
@@ -130,3 +130,11 @@ s#<tessera/trainer/run/batch_calls\.hpp>#<tessera/trainer/run/feed.hpp>#
 s#<tessera/trainer/run/checkpoint_dir\.hpp>#<tessera/trainer/run/output_files.hpp>#
 s#<tessera/trainer/report/tensorboard\.hpp>#<tessera/trainer/report/metrics.hpp>#
 s#<tessera/trainer/run/evaluate\.hpp>#<tessera/trainer/run/validation.hpp>#
+s#<tessera/fsdp/sharding/(schedule_of|check_strategy)\.hpp>#<tessera/fsdp/sharding/strategy.hpp>#
+s#<tessera/fsdp/sharding/described\.hpp>#<tessera/fsdp/module/stack.hpp>#
+s#<tessera/fsdp/buffer/placement\.hpp>#<tessera/fsdp/buffer/layout.hpp>#
+s#<tessera/fsdp/optim/instances\.hpp>#<tessera/fsdp/optim/sharded_optimizer.hpp>#
+s#<tessera/fsdp/module/module_memory\.hpp>#<tessera/fsdp/module/sharded_module.hpp>#
+s#<tessera/fsdp/optim/initialize\.hpp>#<tessera/fsdp/module/host_weights.hpp>#
+s#<tessera/fsdp/module/meta_stack\.hpp>#<tessera/fsdp/module/stack.hpp>#
+s#<tessera/fsdp/module/group_tensors\.hpp>#<tessera/fsdp/module/units.hpp>#

@@ -26,8 +26,8 @@
 #include <tessera/fsdp/execution/executor.hpp>
 #include <tessera/fsdp/execution/training_step.hpp>
 #include <tessera/fsdp/models/llama.hpp>
+#include <tessera/fsdp/module/host_weights.hpp>
 #include <tessera/fsdp/nn/cuda_instances.hpp>
-#include <tessera/fsdp/optim/initialize.hpp>
 #include <tessera/fsdp/optim/sharded_optimizer.hpp>
 #include <tessera/fsdp/plan/dry_run.hpp>
 #include <tessera/fsdp/training/run_time_optimizer.hpp>

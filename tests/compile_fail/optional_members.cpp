@@ -45,7 +45,8 @@
 #include <tessera/fsdp/nn/token_batch.hpp>
 #include <tessera/fsdp/nn/transformer_block.hpp>
 #include <tessera/fsdp/optim/optimizer.hpp>
-#include <tessera/fsdp/sharding/check_strategy.hpp>
+#include <tessera/fsdp/sharding/strategies.hpp>
+#include <tessera/fsdp/sharding/strategy.hpp>
 #include <tessera/trainer/data/sampler.hpp>
 #include <tessera/trainer/data/source.hpp>
 #include <tessera/trainer/flags/model_choice.hpp>

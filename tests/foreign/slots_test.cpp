@@ -10,8 +10,8 @@
 #include <range/v3/view/enumerate.hpp>
 
 #include <tessera/fsdp/sharding/check.hpp>
-#include <tessera/fsdp/sharding/schedule_of.hpp>
 #include <tessera/fsdp/sharding/slots.hpp>
+#include <tessera/fsdp/sharding/strategy.hpp>
 
 #include "runs.hpp"
 

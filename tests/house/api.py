@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 
 MAY_LACK = re.compile(r"^Member .* \((?:variable|typedef|friend|enumvalue)\) of .* is not documented")
-POLICIES = re.compile(r"/include/(tiling/|fsdp/(sharding|precision|buffer)/|fsdp/module/stack\.hpp|fsdp/optim/(adamw|sgd)\.hpp|fsdp/training/(muon|run_time_optimizer)\.hpp|"
+POLICIES = re.compile(r"/include/(tiling/|fsdp/(sharding|precision|buffer)/|fsdp/module/stack\.hpp|fsdp/optim/optimizer\.hpp|fsdp/training/(muon|run_time_optimizer)\.hpp|"
                       r"comm/(backend|communicator|mpi|nccl|self|simulated|threads)\.hpp)")
 # What a policy's header may say without words: friends, and what a variable template is for one type.
 ALWAYS_MAY_LACK = re.compile(r"^Member (?:.* \(friend\) of|\w+< .* > \(variable\) of namespace) ")

@@ -9,8 +9,8 @@
 #include <tessera/comm/threads.hpp>
 #include <tessera/fsdp/execution/sharded_model.hpp>
 #include <tessera/fsdp/models/llama.hpp>
+#include <tessera/fsdp/module/host_weights.hpp>
 #include <tessera/fsdp/module/pass.hpp>
-#include <tessera/fsdp/optim/initialize.hpp>
 
 #include <support/small_llama.hpp>
 #include <support/temporary_folder.hpp>

@@ -10,7 +10,6 @@
 #include <tessera/fsdp/execution/sharded_model.hpp>
 #include <tessera/fsdp/models/llama.hpp>
 #include <tessera/fsdp/module/host_weights.hpp>
-#include <tessera/fsdp/optim/initialize.hpp>
 
 #include <support/errors.hpp>
 #include <support/small_llama.hpp>

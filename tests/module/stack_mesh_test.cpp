@@ -12,8 +12,8 @@
 #include <tessera/fsdp/module/stack_mesh.hpp>
 #include <tessera/fsdp/sharding/own_strategy.hpp>
 #include <tessera/fsdp/sharding/run_time.hpp>
-#include <tessera/fsdp/sharding/schedule_of.hpp>
 #include <tessera/fsdp/sharding/strategies.hpp>
+#include <tessera/fsdp/sharding/strategy.hpp>
 
 namespace fsdp {
 namespace {
@@ -30,7 +30,7 @@ template <class Strategy = InGroups>
 sharding::Axes axes_of_four_ranks(const sharding::Facts& facts) {
   std::vector<sharding::Axes> axes(4);
   Comm::run(4, {}, [&](Comm& world) {
-    const StackMesh<Stack<Strategy, Comm, Fp32, tiling::Untiled>> mesh(world, {});
+    const StackMesh<Stack<Strategy, Comm, Fp32, tiling::Untiled>> mesh(world, calls_of(Strategy{}));
     axes[static_cast<std::size_t>(world.rank())] = mesh.axes(facts);
   });
   return axes[0];
@@ -82,9 +82,11 @@ TEST(StackMesh, ARunTimeStrategysValueDeterminesTheNumberOfAxes) {
                 axes_by_value<RunTimeStrategy<RunTimeGrouped, RunTimeAny>> && axes_by_value<Offload<RunTimeAny>> &&
                 !axes_by_value<RunTimeSharded> && !axes_by_value<RunTimeGrouped>);
   Comm::run(2, {}, [](Comm& world) {
-    using Mesh = StackMesh<Stack<RunTimeStrategy<RunTimeAny>, Comm, Fp32, tiling::Untiled>>;
-    EXPECT_FALSE(Mesh(world, {RunTimeAny{Replicated{}}}).has_groups());
-    EXPECT_TRUE(Mesh(world, {RunTimeAny{HybridShard<RunTimeSharded>{.group = 1}}}).has_groups());
+    using Strategy = RunTimeStrategy<RunTimeAny>;
+    using Mesh = StackMesh<Stack<Strategy, Comm, Fp32, tiling::Untiled>>;
+    const Strategy replicated{RunTimeAny{Replicated{}}}, hybrid{RunTimeAny{HybridShard<RunTimeSharded>{.group = 1}}};
+    EXPECT_FALSE(Mesh(world, calls_of(replicated)).has_groups());
+    EXPECT_TRUE(Mesh(world, calls_of(hybrid)).has_groups());
   });
 }
 

@@ -10,9 +10,9 @@
 #include <tessera/fsdp/sharding/event_order.hpp>
 #include <tessera/fsdp/sharding/problem.hpp>
 #include <tessera/fsdp/sharding/schedule.hpp>
-#include <tessera/fsdp/sharding/schedule_of.hpp>
 #include <tessera/fsdp/sharding/slots.hpp>
 #include <tessera/fsdp/sharding/strategies.hpp>
+#include <tessera/fsdp/sharding/strategy.hpp>
 
 namespace fsdp::sharding {
 namespace {

@@ -8,8 +8,8 @@
 
 #include <gtest/gtest.h>
 
-#include <tessera/fsdp/sharding/check_strategy.hpp>
 #include <tessera/fsdp/sharding/own_strategy.hpp>
+#include <tessera/fsdp/sharding/strategy.hpp>
 
 #include <support/problems.hpp>
 #include <support/small_llama.hpp>

@@ -17,9 +17,9 @@
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/policy_text.hpp>
 #include <tessera/fsdp/sharding/check.hpp>
-#include <tessera/fsdp/sharding/check_strategy.hpp>
 #include <tessera/fsdp/sharding/run_time.hpp>
 #include <tessera/fsdp/sharding/slots.hpp>
+#include <tessera/fsdp/sharding/strategy.hpp>
 
 namespace fsdp::sharding {
 namespace {

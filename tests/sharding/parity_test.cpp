@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <tessera/fsdp/core/hash.hpp>
-#include <tessera/fsdp/optim/initialize.hpp>
+#include <tessera/fsdp/module/host_weights.hpp>
 
 #include <support/small_llama.hpp>
 

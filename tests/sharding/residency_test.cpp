@@ -15,7 +15,7 @@
 #include <support/sanitizer.hpp>
 #include <support/temporary_folder.hpp>
 #include <tessera/fsdp/sharding/check.hpp>
-#include <tessera/fsdp/sharding/schedule_of.hpp>
+#include <tessera/fsdp/sharding/strategy.hpp>
 
 namespace fsdp::sharding {
 namespace {

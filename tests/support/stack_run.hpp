@@ -26,7 +26,7 @@
 #include <tessera/fsdp/execution/training_step.hpp>
 #include <tessera/fsdp/model_files/load.hpp>
 #include <tessera/fsdp/models/llama.hpp>
-#include <tessera/fsdp/optim/initialize.hpp>
+#include <tessera/fsdp/module/host_weights.hpp>
 #include <tessera/fsdp/optim/sharded_optimizer.hpp>
 #include <tessera/fsdp/plan/dry_run.hpp>
 #include <tessera/fsdp/sharding/run_time.hpp>

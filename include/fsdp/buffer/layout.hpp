@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Layouts: the distribution of a group's tensors over ranks.
+/// Layouts: the distribution of a group's tensors over ranks; and placements, the distribution of a buffer over an axis
+/// of a mesh.
 ///
 /// A layout places all tensors of a group in one full buffer and divides that buffer over the ranks. It depends only on
 /// shapes, work and the number of ranks, so that every rank computes the same layout for every dtype. To add a layout
@@ -13,12 +14,21 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include <tessera/fsdp/core/lists.hpp>
 #include <tessera/fsdp/core/tensor.hpp>
 
 namespace fsdp::buffer {
+
+struct Shard {};      ///< each rank stores its own ranges
+struct Replicate {};  ///< each rank stores all elements
+struct Partial {};    ///< each rank stores a summand of all elements; the value is the sum over ranks
+
+/// The distribution of a tensor's elements over one axis of a mesh.
+template <class P>
+concept Placement = std::is_same_v<P, Shard> || std::is_same_v<P, Replicate> || std::is_same_v<P, Partial>;
 
 /// Every tensor starts at a multiple of this many elements, which aligns it to 64 bytes even with one-byte elements.
 inline constexpr std::int64_t element_alignment = 64;
@@ -133,9 +143,7 @@ std::vector<Layout> build_layouts(const L& policy, std::span<const TensorGroup> 
   const detail::Build build = [](const void* held, std::span<const TensorGroup> together, int ranks) {
     return static_cast<const L*>(held)->build(together, ranks);
   };
-  std::string_view name = L::name;
-  if constexpr (requires { policy.held_name(); }) name = policy.held_name();
-  return detail::build_layouts(name, &policy, build, groups, parts);
+  return detail::build_layouts(L::name, &policy, build, groups, parts);
 }
 
 /// Places tensors one after the other in the full buffer, each padded to a multiple of `alignment` elements.

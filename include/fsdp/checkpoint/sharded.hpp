@@ -26,8 +26,8 @@
 #include <tessera/fsdp/checkpoint/weight_files.hpp>
 #include <tessera/fsdp/core/parameter.hpp>
 #include <tessera/fsdp/device/host_memory.hpp>
-#include <tessera/fsdp/module/group_tensors.hpp>
 #include <tessera/fsdp/module/host_weights.hpp>
+#include <tessera/fsdp/module/units.hpp>
 
 namespace fsdp::checkpoint {
 

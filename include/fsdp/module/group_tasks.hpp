@@ -10,7 +10,7 @@
 #include <vector>
 
 #include <tessera/fsdp/core/tensor.hpp>
-#include <tessera/fsdp/module/module_memory.hpp>
+#include <tessera/fsdp/module/sharded_module.hpp>
 #include <tessera/fsdp/sharding/schedule.hpp>
 
 namespace fsdp {

@@ -54,10 +54,6 @@ inline constexpr int every_rank = -1;
 
 namespace detail {
 
-/// A callback that receives the values of a part of a tensor as floats, and the index of the first one.
-template <WeightAccess As>
-using WithHostWeights = FunctionRef<void(Tensor<Accessed<As, float>>, std::int64_t begin)>;
-
 /// Implements with_host_weights, in parts, for a tensor that starts at element `first`.
 template <class Space, class T>
 void with_parts_on_host(typename Space::Queue& queue, Tensor<T> tensor, std::int64_t first, AccessKind access,
@@ -91,7 +87,7 @@ void with_parts_on_host(typename Space::Queue& queue, Tensor<T> tensor, std::int
 /// call ShardedModule::sync_model_weights.
 template <class Stack, WeightAccess As>
 void with_host_weights(ShardedModule<Stack>& module, const typename ShardedModule<Stack>::ParameterShard& shard,
-                       As access, std::type_identity_t<detail::WithHostWeights<As>> f) {
+                       As access, FunctionRef<void(Tensor<Accessed<As, float>>, std::int64_t begin)> f) {
   using Module = ShardedModule<Stack>;
   using MainSpace = typename Module::Group::MainSpace;
   const auto give = [&](Tensor<float> values, std::int64_t begin) { f(values, begin); };
@@ -231,21 +227,6 @@ void with_full_parameters(ShardedModule<Stack>& module, const std::vector<std::s
     module.sync_model_weights([&](const std::string& name) { return matches_any(names, name); });
 }
 
-namespace detail {
-
-/// Returns the indices in the module of the shards of one parameter that this rank owns.
-template <class Stack>
-std::vector<std::size_t> owned_shards(const ShardedModule<Stack>& module, const Parameter& parameter) {
-  std::vector<std::size_t> list;
-  for (std::size_t i = 0; i < module.shards().size(); ++i) {
-    const auto& shard = module.shards()[i];
-    if (shard.owned && shard.parameter == &parameter && shard.count() > 0) list.push_back(i);
-  }
-  return list;
-}
-
-}  // namespace detail
-
 /// Calls f(parameter, tensor) on every rank with the whole tensor, in host memory, of each trained parameter whose name
 /// matches one of `names`. `values(i)` returns this rank's values for shard i, which are in memory space `Space`. One
 /// parameter is collected at a time, in memory that is not part of the plan. Collective.
@@ -260,7 +241,11 @@ void with_full_values(ShardedModule<Stack>& module, const std::vector<std::strin
     if (!wanted[g] || !group.facts().trainable) continue;
     for (const Parameter& parameter : group.parameters()) {
       if (!matches_any(names, parameter.name)) continue;
-      const std::vector<std::size_t> mine = detail::owned_shards(module, parameter);
+      std::vector<std::size_t> mine;  // indices of the parameter's shards that this rank owns
+      for (std::size_t i = 0; const auto& shard : module.shards()) {
+        if (shard.owned && shard.parameter == &parameter && shard.count() > 0) mine.push_back(i);
+        ++i;
+      }
       std::vector<float> whole(static_cast<std::size_t>(parameter.shape.numel()));
       std::vector<std::array<std::int64_t, 2>> ranges(ranks);  // begin and element count of each rank's next shard
       for (std::size_t next = 0;; ++next) {
@@ -297,3 +282,37 @@ void with_full_gradients(ShardedModule<Stack>& module, const std::vector<std::st
 }
 
 }  // namespace fsdp
+
+// Initial weights. They depend on the seed, the parameter's name and the global index only, not on sharding.
+namespace fsdp::optim {
+
+/// Returns element `index` of the standard normal sequence that belongs to `key` (Box and Muller 1958).
+double normal_at(std::uint64_t key, std::int64_t index);
+
+/// Sets `weights` to the initial values of elements [begin, begin + weights.numel()) of a parameter, which do not
+/// depend on the number of `threads`; 0: as many threads as the calling thread's OpenMP team has.
+void initialize(Tensor<float> weights, const Parameter& parameter, std::int64_t begin, std::uint64_t seed,
+                int threads = 0);
+
+/// Which parameters are initialized.
+enum class Initialized : std::uint8_t { all, adapters };
+
+/// Initializes the elements that this rank owns with the rank's own threads, in parts that are copied to the device.
+/// With Options::checks it is collective, and throws InputError on all ranks, before anything is written, unless all
+/// ranks pass the same seed.
+template <class Stack>
+void initialize(ShardedModule<Stack>& module, std::uint64_t seed, Initialized which = Initialized::all) {
+  comm::check_same(module.communicator(), "initialize", "initialize: ranks give other seeds for all tensors",
+                   [&] { return message("seed = ", seed); });
+  int threads = 0;
+  if constexpr (ShardedModule<Stack>::Device::host_memory) threads = module.stream().threads();
+  for (const auto& shard : module.shards()) {
+    if (which == Initialized::adapters && !shard.parameter->adapter) continue;
+    with_host_weights(module, shard, Access::replace, [&](Tensor<float> values, std::int64_t begin) {
+      initialize(values, *shard.parameter, begin, seed, threads);
+    });
+  }
+  module.sync_model_weights();
+}
+
+}  // namespace fsdp::optim

@@ -4,7 +4,6 @@
 /// other state of a ShardedModule except its tensors.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -21,7 +20,6 @@
 #include <tessera/fsdp/core/function_ref.hpp>
 #include <tessera/fsdp/core/parameter.hpp>
 #include <tessera/fsdp/device/memory.hpp>
-#include <tessera/fsdp/module/group_tensors.hpp>
 #include <tessera/fsdp/module/units.hpp>
 #include <tessera/fsdp/sharding/problem.hpp>
 #include <tessera/fsdp/sharding/schedule.hpp>
@@ -58,13 +56,13 @@ class ModulePlan {
   /// Throws the same InputError on every rank unless all ranks have the same units, layouts and schedules.
   void require_same(const comm::Ranks& ranks) const;
 
-  /// See the functions of the same name in ShardedModule.
+  /// See the functions of the same name in ModuleState.
   /// @{
   const sharding::Problem& problem() const { return problem_; }
   const sharding::Names& names() const { return names_; }
   const std::vector<Reference>& references(int unit) const { return references_[static_cast<std::size_t>(unit)]; }
   int first_backward() const { return first_backward_; }
-  const PlannedPass& planned(sharding::Pass pass, int order, int micro_batches) const;
+  const PlannedPass& planned(sharding::Pass pass, int order = 0, int micro_batches = 0) const;
   int step_classes() const { return static_cast<int>(classes_.size()); }
   int step_class(int group) const { return class_of_[static_cast<std::size_t>(group)]; }
   bool class_trained_by(int step_class, int order) const {
@@ -73,10 +71,6 @@ class ModulePlan {
   /// @}
   /// Number of orders; at least 1.
   int orders() const { return static_cast<int>(passes_.orders.size()); }
-  /// Whether the module's purpose includes this kind of pass.
-  bool has(sharding::Pass pass) const;
-  /// Maximum number of micro-batches of a training pass.
-  int micro_batches() const { return passes_.micro_batches; }
   /// The sizes of the slots, which are large enough for all passes.
   const sharding::SlotSizes& slots() const { return slots_; }
   /// The holds chosen within the strategy's budget; without holds if the strategy has no budget, or if the module
@@ -92,7 +86,6 @@ class ModulePlan {
   void check_length(const Order& order) const;
   void require_used() const;
   void find_classes();
-  std::vector<bool> trained_by(int order) const;
   std::vector<Key> keys() const;
   int most_micro_batches(sharding::Pass pass) const;
   void choose_holds(std::int64_t bytes_per_weight);
@@ -166,7 +159,7 @@ class ModuleState : private ModulePlan {
   const ModuleSettings& settings() const { return settings_; }
   /// The problem and the placed schedule of a pass with `micro_batches` micro-batches (0: as many as planned); empty if
   /// the module's purpose has no such pass. Throws LogicError for an order or a number that was not planned.
-  const PlannedPass& planned(sharding::Pass pass, int order = 0, int micro_batches = 0) const;
+  using ModulePlan::planned;
   /// The placed schedule of a pass in the first order, with as many micro-batches as planned.
   const sharding::Schedule& schedule(sharding::Pass pass) const;
   /// How long groups stay gathered within the strategy's budget; without holds if it has no budget.
@@ -205,9 +198,6 @@ class ModuleState : private ModulePlan {
   std::int64_t trained_size() const { return trained_size_; }
   /// Returns the module's groups as their stack-independent base class.
   const std::vector<const GroupTensors*>& group_list() const { return group_list_; }
-  /// Returns three element counts of a rank of the world: trained elements at rest, all elements at rest, and elements
-  /// that it keeps after forward. They may differ between ranks.
-  std::array<std::int64_t, 3> elements_of(int rank) const;
   /// Whether every rank holds all weights between steps (sharding::Facts).
   bool whole_at_rest() const { return whole_at_rest_; }
   /// Names of the parameters whose weights were neither initialised, nor loaded, nor set.
@@ -232,23 +222,20 @@ class ModuleState : private ModulePlan {
 
   /// The plan, for the derived class that builds it.
   ModulePlan& plan() { return *this; }
-  /// Adds a group, in the order of sharding::Problem::groups. The group must outlive this object.
-  void list_group(const GroupTensors& group) { group_list_.push_back(&group); }
-  /// Adds to the number of elements trained on this rank.
-  void add_trained(std::int64_t elements) { trained_size_ += elements; }
   /// Removes the parameters for which `were_set(name)` is true from the list of parameters without values.
   void give_values(FunctionRef<bool(const std::string&)> were_set);
   /// Returns the memory that the host program lends for a purpose; nullptr if it lends none. Throws InputError if it is
   /// not aligned.
   std::shared_ptr<std::byte> lent(device::MemoryKind kind, std::int64_t bytes) const;
 
+  std::vector<const GroupTensors*> group_list_;  ///< in the order of sharding::Problem::groups
+  std::int64_t trained_size_ = 0;                ///< number of elements trained on this rank
+
  private:
   ModuleSettings settings_;
   SequenceGroup sequence_group_;
   bool counts_only_;
   bool whole_at_rest_;
-  std::vector<const GroupTensors*> group_list_;
-  std::int64_t trained_size_ = 0;
   PassProgress progress_;
   int stepped_order_ = 0;  ///< order of the last training pass
   std::vector<std::string> without_values_;

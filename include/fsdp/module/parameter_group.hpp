@@ -17,7 +17,6 @@
 #include <tessera/fsdp/buffer/distributed_buffer.hpp>
 #include <tessera/fsdp/core/tensor.hpp>
 #include <tessera/fsdp/device/operations/elements.hpp>
-#include <tessera/fsdp/module/group_tensors.hpp>
 #include <tessera/fsdp/module/stack_mesh.hpp>
 #include <tessera/fsdp/module/units.hpp>
 #include <tessera/fsdp/sharding/problem.hpp>
@@ -139,16 +138,11 @@ class ParameterGroup : public GroupTensors {
     reducing_.progress();
   }
   /// Makes `stream` wait for the gather: work enqueued after this may use the gathered weights.
-  void wait_for_weights(Stream& stream) {
-    if (in_place())
-      crossing_.wait(stream);
-    else
-      gathering_.wait(stream);
-  }
+  void wait_for_weights(Stream& stream) { arriving().wait(stream); }
   /// Whether the gather has finished, and whether the last reduction has. Both let the collective progress, and do not
   /// wait.
   /// @{
-  bool weights_arrived() { return in_place() ? crossing_.test() : gathering_.test(); }
+  bool weights_arrived() { return arriving().test(); }
   bool reduction_over() { return reducing_.test(); }
   /// @}
   /// Releases the gathered weights.
@@ -226,6 +220,7 @@ class ParameterGroup : public GroupTensors {
   }
 
   void start_across(const Event& summed, const char* what);
+  comm::Pending<Comm>& arriving() { return in_place() ? crossing_ : gathering_; }
 
   int index_;
   comm::SumOrder order_;

@@ -6,19 +6,313 @@
 /// Memory is planned from the schedules and allocated in the constructor; a step allocates no tensor memory.
 #pragma once
 
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
 #include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
 #include <utility>
+#include <vector>
 
+#include <tessera/comm/collectives.hpp>
 #include <tessera/comm/mesh.hpp>
-#include <tessera/fsdp/buffer/layout.hpp>
-#include <tessera/fsdp/module/module_memory.hpp>
+#include <tessera/comm/monitor.hpp>
+#include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/function_ref.hpp>
+#include <tessera/fsdp/core/tensor.hpp>
+#include <tessera/fsdp/device/host_memory.hpp>
+#include <tessera/fsdp/device/memory.hpp>
+#include <tessera/fsdp/device/operations/elements.hpp>
+#include <tessera/fsdp/module/module_plan.hpp>
+#include <tessera/fsdp/module/parameter_group.hpp>
 #include <tessera/fsdp/module/stack_mesh.hpp>
 #include <tessera/fsdp/module/units.hpp>
 #include <tessera/fsdp/sharding/problem.hpp>
-#include <tessera/fsdp/sharding/schedule_of.hpp>
-#include <tessera/fsdp/sharding/strategies.hpp>
+#include <tessera/fsdp/sharding/strategy.hpp>
 
 namespace fsdp {
+
+/// The memory of a module: its groups, their buffers at rest, slots and arena. The part of ShardedModule that does not
+/// depend on the strategy: all stacks with the same `Types` (ModuleTypes) share its code.
+template <class Types>
+class ModuleMemory : public ModuleState {
+ public:
+  using Device = typename Types::Device;
+  using Comm = typename Types::Comm;
+  using Group = ParameterGroup<Types>;
+  using Main = typename Group::Main;
+  using Compute = typename Group::Compute;
+  using Accumulate = typename Group::Accumulate;
+  using Offload = device::HostOffload<Device>;
+  using WeightSlot = Slot<Compute, Device>;
+  using GradientSlot = Slot<Accumulate, Device>;
+  using ParameterShard = fsdp::ParameterShard<Main, Compute, Accumulate>;
+
+  ModuleMemory(const ModuleMemory&) = delete;
+  ModuleMemory& operator=(const ModuleMemory&) = delete;
+
+  /// The communicator of all ranks.
+  Comm& communicator() const { return mesh_.world(); }
+  /// Returns the world's communicator and, if the strategy works on two axes, those of the outer and the inner axis.
+  std::vector<Comm*> communicators() { return mesh_.communicators(); }
+  /// Whether the strategy works on two axes.
+  bool has_groups() const { return mesh_.has_groups(); }
+  /// The communicator of the ranks that share this rank's sequences; nullptr if each rank has whole sequences.
+  Comm* sequence_axis() { return mesh_.sequence_axis(); }
+  /// Traffic of these communicators since their construction, by axis and kind; the difference of two results is the
+  /// traffic in between.
+  comm::MeshTraffic traffic() { return mesh_.traffic(); }
+  /// The module's arena and its compute stream.
+  /// @{
+  typename Device::Arena& arena() { return arena_; }
+  typename Device::Stream& stream() { return stream_; }
+  /// @}
+  /// Blocks the host until all enqueued work is done. Call it before the host reads what the device wrote.
+  void synchronize() { comm::synchronize(mesh_.world(), stream_); }
+  /// The ledger that counts this rank's tensor memory on the device.
+  device::Ledger& ledger() { return ledger_; }
+  /// The ledger that counts main weights and optimizer state offloaded to host memory.
+  device::Ledger& offload_ledger() { return offload_ledger_; }
+  /// The groups, in the order of sharding::Problem::groups.
+  /// @{
+  std::vector<Group>& groups() { return groups_; }
+  const std::vector<Group>& groups() const { return groups_; }
+  /// @}
+  /// Returns the bytes of tensor memory by kind. Activations and scratch are counted at their common peak; scratch
+  /// includes the scratch memory of the communicators.
+  device::BytesByKind peak_bytes() const;
+
+  /// All shards that this rank stores at rest. Gradients exist only in training.
+  const std::vector<ParameterShard>& shards() const { return shards_; }
+  /// Whether the last training pass computed the shard's gradient, so that a step changes the shard.
+  bool is_stepped(const ParameterShard& shard) const { return shard.trainable && steps_class(step_class(shard)); }
+  using ModuleState::step_class;
+  /// Returns the class of a shard's group; see ModuleState.
+  int step_class(const ParameterShard& shard) const { return step_class(shard.group); }
+
+  /// Returns the name of the first trained parameter of which some rank steps only a part; empty if every parameter is
+  /// stepped whole. The same on all ranks.
+  std::string first_cut() const {
+    if (whole_at_rest()) return {};
+    return fsdp::first_cut(group_list(), std::is_same_v<typename Types::OptimizerPlacement, buffer::Shard>);
+  }
+
+  /// Rounds the main weights into the model weights. Call it on all ranks after weights were set from outside.
+  /// `were_set(name)` returns whether a parameter was set, the same on all ranks. Passes can begin only when every
+  /// parameter has values.
+  void sync_model_weights(FunctionRef<bool(const std::string&)> were_set);
+  /// The same after all weights were set.
+  void sync_model_weights() {
+    sync_model_weights([](const std::string&) { return true; });
+  }
+
+  /// The slots of the placed schedules, by number.
+  /// @{
+  WeightSlot& weight_slot(int index) { return weight_slots_[static_cast<std::size_t>(index)]; }
+  GradientSlot& gradient_slot(int index) { return gradient_slots_[static_cast<std::size_t>(index)]; }
+  /// @}
+  /// Marks all slots as free after `event`, which must follow all uses of them so far.
+  void free_slots(const typename Device::Event& event) {
+    for (auto& slot : weight_slots_) slot.free = event;
+    for (auto& slot : gradient_slots_) slot.free = event;
+  }
+
+  /// Closes all slots, including slots in use.
+  void close_slots() {
+    for (const auto& slot : weight_slots_) slot.close();
+    for (const auto& slot : gradient_slots_) slot.close();
+  }
+
+  /// Allocates zeroed memory for a purpose; uses the memory that the host program lends for it, if any.
+  device::Block<Device> block_of(device::MemoryKind kind, std::int64_t bytes) {
+    return device::Block<Device>(ledger_, kind, bytes, lent(kind, bytes));
+  }
+
+ protected:
+  /// See ShardedModule.
+  ModuleMemory(StackMesh<Types> mesh, std::span<const Unit> units, ModuleSettings settings,
+               const StrategyCalls& strategy);
+  /// Ends the run on the module's communicators, after the last collective: see Communicator's end_run.
+  ~ModuleMemory();
+
+ private:
+  using Kind = device::MemoryKind;
+  using Block = device::Block<Device>;
+
+  void collect_groups(const StrategyCalls& strategy);
+
+  /// Numbers of elements of the buffers at rest, summed over groups.
+  struct Sizes {
+    std::int64_t main = 0, model = 0, gradient = 0, kept = 0;
+    void add(const Group& group) {
+      main += group.main_size();
+      model += group.model_size();
+      gradient += group.facts().trainable ? group.model_size() : 0;
+      kept += group.kept_size();
+    }
+  };
+
+  /// Allocates the slots and the blocks at rest, of which each group gets its consecutive part.
+  void allocate();
+
+  template <class T>
+  static std::int64_t bytes_of(std::int64_t elements) {
+    return checked_multiply(elements, static_cast<std::int64_t>(sizeof(T)));
+  }
+  /// Allocates a block. Blocks that collectives of other ranks read (gathered weights, reduced gradients) are allocated
+  /// in the communicator's shared memory. Other blocks are not, since ordinary memory may have larger pages.
+  template <class T>
+  T* keep(Kind kind, std::int64_t elements, bool read_by_peers);
+  void list_shards(const Group& group, int index);
+
+  StackMesh<Types> mesh_;
+  device::Ledger ledger_, offload_ledger_;
+  typename Device::Arena arena_;
+  typename Device::Stream stream_;
+  std::vector<Block> blocks_;  // must outlive the groups: other ranks may read them in collectives in flight
+  std::vector<device::Block<Offload>> offload_blocks_;
+  std::vector<Group> groups_;
+  std::vector<WeightSlot> weight_slots_;
+  std::vector<GradientSlot> gradient_slots_;
+  std::vector<ParameterShard> shards_;
+};
+
+template <class Types>
+ModuleMemory<Types>::ModuleMemory(StackMesh<Types> mesh, std::span<const Unit> units, ModuleSettings settings,
+                                  const StrategyCalls& strategy)
+    : ModuleState(units, std::move(settings), strategy.facts, mesh.axes(strategy.facts),
+                  {.rank = mesh.world().rank(),
+                   .ranks = mesh.world().size(),
+                   .overlaps = Device::overlaps,
+                   .counts_only = Device::counts_only}),
+      mesh_(std::move(mesh)),
+      stream_(arena_, this->settings().threads) {
+  collect_groups(strategy);
+  plan().make_schedules(strategy.schedule_of, static_cast<std::int64_t>(sizeof(Compute)));
+  if constexpr (!Device::counts_only) plan().require_same(mesh_.world());
+  mesh_.share_sequences(this->settings().passes.ranks_per_sequence);  // only after all ranks agreed on the number
+  arena_ = Device::Arena::planned(ledger_, this->settings().arena_bytes);
+  allocate();
+}
+
+template <class Types>
+ModuleMemory<Types>::~ModuleMemory() {
+  groups_.clear();  // waits for collectives that are in flight after an exception
+  mesh_.end_run();
+}
+
+template <class Types>
+device::BytesByKind ModuleMemory<Types>::peak_bytes() const {
+  device::BytesByKind bytes = ledger_.current();
+  bytes[static_cast<std::size_t>(device::MemoryKind::activations)] = arena_.peak() - arena_.peak_scratch();
+  bytes[static_cast<std::size_t>(device::MemoryKind::scratch)] += arena_.peak_scratch() + mesh_.scratch_bytes();
+  return bytes;
+}
+
+template <class Types>
+void ModuleMemory<Types>::sync_model_weights(FunctionRef<bool(const std::string&)> were_set) {
+  give_values(were_set);
+  if constexpr (!Group::one_copy)
+    for (const ParameterShard& shard : shards_)
+      if (shard.has_main())
+        device::enqueue(stream_, device::Copy<Main, Compute>{.x = Tensor<const Main>(shard.main), .y = shard.model});
+}
+
+template <class Types>
+void ModuleMemory<Types>::collect_groups(const StrategyCalls& strategy) {
+  const sharding::Facts& facts = strategy.facts;
+  const bool sharded = !facts.whole_at_rest;
+  std::vector<GroupAxes<Comm>> axes;
+  std::vector<int> shards, keepers;
+  for (const GroupedParameters& group : plan().grouped()) {
+    const GroupAxes<Comm>& on = axes.emplace_back(mesh_.axes_of(facts_of(group, facts, sharded), facts, problem()));
+    shards.push_back(GroupAxes<Comm>::size(on.shard));
+    keepers.push_back(on.keep == nullptr ? 0 : on.keep->size());
+  }
+  const std::vector<buffer::TensorGroup> specs = specs_of(plan().grouped(), settings().step_work, facts.pieces > 0);
+  auto layouts = strategy.build_layouts(specs, shards);
+  auto kept = strategy.build_layouts(specs, keepers);
+  for (std::size_t i = 0; i < axes.size(); ++i) {
+    GroupedParameters& group = plan().grouped()[i];
+    const sharding::GroupFacts own = facts_of(group, facts, sharded);
+    layouts[i].cut_across(GroupAxes<Comm>::size(axes[i].across));
+    groups_.emplace_back(std::move(group.parameters), static_cast<int>(i), axes[i], own, std::move(layouts[i]),
+                         std::move(kept[i]), facts.pieces > 0 ? comm::SumOrder::ranks : comm::SumOrder::any);
+    plan().add(groups_.back().facts(), Device::counts_only ? 0 : groups_.back().digest_of_layouts());
+  }
+}
+
+template <class Types>
+void ModuleMemory<Types>::allocate() {
+  Sizes all;
+  bool reduces_across = false;  // if true, other ranks read the gradients at rest
+  for (const Group& group : groups_) {
+    this->group_list_.push_back(&group);
+    all.add(group);
+    reduces_across = reduces_across || group.axes().across != nullptr;
+  }
+  const bool trains = settings().passes.purpose == Purpose::train;
+  Main* main = nullptr;
+  if constexpr (Group::offloaded)
+    main = reinterpret_cast<Main*>(
+        offload_blocks_.emplace_back(offload_ledger_, Kind::weights, bytes_of<Main>(all.main)).data());
+  else if constexpr (!Group::one_copy)
+    main = keep<Main>(Kind::weights, all.main, false);
+  Compute* const model = keep<Compute>(Kind::weights, all.model, true);
+  Accumulate* const gradient = trains ? keep<Accumulate>(Kind::gradients, all.gradient, reduces_across) : nullptr;
+  Compute* const kept = trains && all.kept > 0 ? keep<Compute>(Kind::weights, all.kept, true) : nullptr;
+  const auto part = []<class T>(T* block, std::int64_t at) { return block == nullptr ? nullptr : block + at; };
+  Sizes at;
+  int index = 0;
+  for (Group& group : groups_) {
+    group.use_memory(part(main, at.main), part(model, at.model),
+                     group.facts().trainable ? part(gradient, at.gradient) : nullptr, part(kept, at.kept));
+    list_shards(group, index++);
+    at.add(group);
+    if (group.facts().resident) group.unshard({});
+  }
+  const auto make_slots = [&]<class T>(std::vector<Slot<T, Device>>& slots, const std::vector<std::int64_t>& sizes,
+                                       Kind kind) {
+    for (const std::int64_t size : sizes) {
+      slots.push_back({size == 0 ? nullptr : keep<T>(kind, size, kind == Kind::gradients), size});
+      slots.back().close();
+    }
+  };
+  make_slots(weight_slots_, plan().slots().weights, Kind::gathered);
+  make_slots(gradient_slots_, plan().slots().gradients, Kind::gradients);
+}
+
+template <class Types>
+void ModuleMemory<Types>::list_shards(const Group& group, int index) {
+  const bool trains = group.facts().trainable;
+  for (const buffer::TensorRange& part : group.model_part().ranges()) {
+    ParameterShard shard{.parameter = &group.parameters()[static_cast<std::size_t>(part.tensor)],
+                         .group = index,
+                         .begin = part.begin,
+                         .main = group.has_main() ? group.main().range(part) : Tensor<Main>(),
+                         .model = group.model_part().range(part),
+                         .gradient = {},
+                         .resting = trained_size() + part.local,
+                         .trainable = trains,
+                         .owned = group.owns()};
+    if (settings().passes.purpose == Purpose::train && trains) shard.gradient = group.main_gradient().range(part);
+    shards_.push_back(shard);
+  }
+  if (trains) this->trained_size_ += group.main_size();
+}
+
+template <class Types>
+template <class T>
+T* ModuleMemory<Types>::keep(Kind kind, std::int64_t elements, bool read_by_peers) {
+  const std::int64_t bytes = bytes_of<T>(elements);
+  std::shared_ptr<std::byte> memory = read_by_peers ? comm::shared_memory(mesh_.world(), bytes) : nullptr;
+  blocks_.emplace_back(ledger_, kind, bytes, memory == nullptr ? lent(kind, bytes) : std::move(memory));
+  return reinterpret_cast<T*>(blocks_.back().data());
+}
 
 /// This rank's part of sharded units: the buffers at rest, slots for gathered weights and gradients, an arena, and the
 /// schedules of the passes. Pass runs the schedules.
@@ -34,23 +328,13 @@ class ShardedModule : public ModuleMemory<TypesOf<StackT>> {
   /// InputError on all ranks if units, orders and strategy do not fit together or differ between ranks.
   ShardedModule(Comm& communicator, std::span<const Unit> units, const typename Stack::Sharding& sharding,
                 ModuleSettings settings)
-      : Memory({communicator, StackAxes::of<Stack>(sharding)}, units, std::move(settings), calls_of(sharding)) {}
+      : Memory({communicator, calls_of(sharding)}, units, std::move(settings), calls_of(sharding)) {}
 
   /// The same on an existing mesh, which must have as many axes as the strategy works on.
   template <int axes>
   ShardedModule(comm::Mesh<Comm, axes> mesh, std::span<const Unit> units, const typename Stack::Sharding& sharding,
                 ModuleSettings settings)
       : Memory(StackMesh<TypesOf<Stack>>(std::move(mesh)), units, std::move(settings), calls_of(sharding)) {}
-
- private:
-  static StrategyCalls calls_of(const typename Stack::Sharding& sharding) {
-    return {.facts = sharding::facts_of(sharding),
-            .schedule_of =
-                [sharding](const sharding::Problem& problem) { return sharding::schedule_of(sharding, problem); },
-            .build_layouts = [layout = layout_of(sharding)](
-                                 std::span<const buffer::TensorGroup> groups,
-                                 std::span<const int> parts) { return buffer::build_layouts(layout, groups, parts); }};
-  }
 };
 
 }  // namespace fsdp

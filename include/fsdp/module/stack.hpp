@@ -1,21 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A stack of policies. This is the only place that checks whether they fit together.
+/// A stack of policies, which is the only place that checks whether they fit together; and the stack for its dry runs:
+/// a device without storage, a simulated communicator, and a strategy as a value, so that stacks that differ only in
+/// strategy, layout, communicator or tiling share it.
 #pragma once
 
 #include <tessera/fsdp/core/language.hpp>  // before all others
 
 #include <string>
 #include <type_traits>
+#include <utility>
 
 #include <tessera/comm/collectives.hpp>
+#include <tessera/comm/simulated.hpp>
+#include <tessera/fsdp/buffer/layout.hpp>
 #include <tessera/fsdp/core/policy_text.hpp>
 #include <tessera/fsdp/device/device.hpp>
 #include <tessera/fsdp/device/host_memory.hpp>
+#include <tessera/fsdp/device/meta.hpp>
 #include <tessera/fsdp/precision/policies.hpp>
-#include <tessera/fsdp/sharding/check_strategy.hpp>
+#include <tessera/fsdp/sharding/problem.hpp>
+#include <tessera/fsdp/sharding/schedule.hpp>
 #include <tessera/fsdp/sharding/sequence.hpp>
 #include <tessera/fsdp/sharding/strategies.hpp>
+#include <tessera/fsdp/sharding/strategy.hpp>
 
 namespace fsdp {
 
@@ -44,10 +52,6 @@ consteval bool exchanges_sequences() {
   else
     return true;
 }
-
-}  // namespace detail
-
-namespace detail {
 
 /// Returns the position of a policy among a Stack's arguments, as inferred from its members; -1 for other types.
 template <class T>
@@ -147,5 +151,73 @@ struct Stack {
     return policy_text(sharding) + " / " + policy_text<Comm>() + " / " + policy_text<Precision>();
   }
 };
+
+/// Any strategy whose main weights and optimizer state have the placement AcrossT over the mesh's outer axis, and are
+/// in host memory if `offloads`. `pieces`: see fsdp::may_have_pieces.
+template <class AcrossT, bool offloads, bool pieces>
+struct Described {
+  using AtRest = buffer::Shard;                ///< default; Facts::whole_at_rest is set if this value replicates
+  using Across = AcrossT;                      ///< placement of optimizer state over the outer axis
+  using Layout = buffer::Flat;                 ///< not used: the strategy's own layout is in its calls
+  static constexpr int mesh_axes = 2;          ///< at most; a value may work on one
+  static constexpr bool axes_by_value = true;  ///< number of axes depends on the value
+  static constexpr bool offloads_optimizer = offloads;  ///< optimizer state is in host memory
+  static constexpr bool may_have_pieces = pieces;       ///< see fsdp::may_have_pieces
+
+  StrategyCalls calls;     ///< the strategy
+  bool has_pieces = true;  ///< strategies of its type may split steps into pieces; its Meta instance may support more
+
+  /// As of the strategy.
+  /// @{
+  sharding::Facts facts() const { return calls.facts; }
+  sharding::Schedule schedule(const sharding::Problem& problem) const { return calls.schedule_of(problem); }
+  int ranks_per_group() const { return calls.mesh.ranks_per_group.value_or(0); }
+  /// @}
+};
+
+/// Always true here: an optimizer of whole tensors is checked with the strategy's own type
+/// (optim::check_whole_tensors).
+template <class Across, bool offloads, bool pieces>
+inline constexpr bool tensors_whole<Described<Across, offloads, pieces>> = true;
+
+namespace detail {
+/// The stack of the described strategy has already checked it.
+template <class Across, bool offloads, bool pieces>
+inline constexpr bool judged_by_library<Described<Across, offloads, pieces>> = true;
+}  // namespace detail
+
+/// `pieces` and `Sequence` are the features that the Meta instance of a model supports; at least the features of the
+/// stack.
+template <class StackT, bool pieces = may_have_pieces<typename StackT::Sharding>,
+          class Sequence = typename StackT::Sequence>
+using MetaStack = Stack<
+    Described<OptimizerPlacement<typename StackT::Sharding>, offloads_optimizer_of<typename StackT::Sharding>, pieces>,
+    comm::Simulated<device::MetaFor<typename StackT::Device>>, typename StackT::Precision, tiling::Untiled, Sequence>;
+
+/// The MetaStack of a ShardedModule without a model, whose code does not depend on pieces or shared sequences.
+template <class StackT>
+using MetaModuleStack = MetaStack<StackT, false, WholeSequences>;
+
+namespace detail {
+
+/// The MetaStack of stacks whose optimizer state is neither sharded across groups nor in host memory, without pieces
+/// and with whole sequences. Only for these does the library contain compiled code beyond the dry runs of a Llama.
+using PlainSharding = Described<buffer::Replicate, false, false>;
+template <class Target, class Precision>
+using PlainMetaStack =
+    Stack<PlainSharding, comm::Simulated<device::MetaOf<Target>>, Precision, tiling::Untiled, WholeSequences>;
+
+}  // namespace detail
+
+/// Returns a strategy in the form that its MetaStack takes.
+template <class StackT, class Meta = MetaStack<StackT>>
+typename Meta::Sharding described(const typename StackT::Sharding& strategy) {
+  using Strategy = typename StackT::Sharding;
+  static_assert(std::is_same_v<OptimizerPlacement<Strategy>, typename Meta::Sharding::Across> &&
+                offloads_optimizer_of<Strategy> == Meta::Sharding::offloads_optimizer);
+  StrategyCalls calls = calls_of(strategy);
+  calls.shares_sequences = StackT::Sequence::shards;
+  return {std::move(calls), may_have_pieces<Strategy>};
+}
 
 }  // namespace fsdp

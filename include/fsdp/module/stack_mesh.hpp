@@ -11,11 +11,11 @@
 
 #include <tessera/comm/mesh.hpp>
 #include <tessera/comm/monitor.hpp>
-#include <tessera/fsdp/buffer/placement.hpp>
+#include <tessera/fsdp/buffer/layout.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/sharding/problem.hpp>
 #include <tessera/fsdp/sharding/sequence.hpp>
-#include <tessera/fsdp/sharding/strategies.hpp>
+#include <tessera/fsdp/sharding/strategy.hpp>
 
 namespace fsdp {
 
@@ -34,21 +34,6 @@ struct GroupAxes {
   static int rank(const Comm* axis) { return axis == nullptr ? 0 : axis->rank(); }
 };
 
-/// The axes that a stack uses at run time: its strategy's mesh axes, and whether ranks may share sequences.
-struct StackAxes {
-  MeshChoice mesh;
-  bool shares_sequences = false;
-
-  /// Returns the axes for a strategy of `Stack`; a Described has the limits of the stack that it describes.
-  template <class Stack>
-  static StackAxes of(const typename Stack::Sharding& sharding) {
-    StackAxes axes{.mesh = mesh_of(sharding), .shares_sequences = Stack::Sequence::shards};
-    if constexpr (std::is_base_of_v<AnyDescribed, typename Stack::Sharding>)
-      axes.shares_sequences = axes.shares_sequences && sharding.stack_limits().shares_sequences;
-    return axes;
-  }
-};
-
 /// The types of a stack on which the memory of a module depends: stacks that differ only in strategy or tiling share
 /// it.
 template <class CommT, class PrecisionT, class Across, class Space, int axes, bool by_value, class SequenceT>
@@ -61,7 +46,6 @@ struct ModuleTypes {
   using Sequence = SequenceT;
   static constexpr int mesh_axes = axes;
   static constexpr bool axes_by_value = by_value;
-  using Sharding = StackAxes;  ///< type that StackMesh is constructed from
 };
 /// The ModuleTypes of a Stack.
 template <class Stack>
@@ -75,18 +59,11 @@ template <class Stack>
 class StackMesh {
  public:
   using Comm = typename Stack::Comm;
-  using Sharding = typename Stack::Sharding;
   /// Collective if the strategy works on two axes. `world` must outlive it.
-  StackMesh(Comm& world, const Sharding& sharding) : world_(&world) {
-    StackAxes axes;
-    if constexpr (std::is_same_v<Sharding, StackAxes>)
-      axes = sharding;
-    else
-      axes = StackAxes::of<Stack>(sharding);
-    axes_by_value_ = axes.mesh.by_value;
-    shares_sequences_ = axes.shares_sequences;
+  StackMesh(Comm& world, const StrategyCalls& strategy)
+      : world_(&world), axes_by_value_(strategy.mesh.by_value), shares_sequences_(strategy.shares_sequences) {
     if constexpr (Stack::mesh_axes == 2)
-      if (axes.mesh.ranks_per_group) groups_.emplace(world, *axes.mesh.ranks_per_group);
+      if (strategy.mesh.ranks_per_group) groups_.emplace(world, *strategy.mesh.ranks_per_group);
   }
   /// Takes an existing mesh. A mesh whose number of axes differs from the strategy's does not compile. If the number
   /// depends on the strategy's value, `axes` rejects it at run time.
@@ -104,7 +81,8 @@ class StackMesh {
   /// Creates the communicator of the consecutive ranks that share a sequence; `ranks_per_sequence` must divide the size
   /// of the world. Collective if it is above 1. Throws InputError if it is above 1 and the stack has whole sequences.
   void share_sequences(int ranks_per_sequence) {
-    require<InputError>(shares_sequences_ || ranks_per_sequence == 1, "sequence: ", ranks_per_sequence,
+    require<InputError>((Stack::Sequence::shards && shares_sequences_) || ranks_per_sequence == 1,
+                        "sequence: ", ranks_per_sequence,
                         " ranks are to share each sequence, and this stack has whole ones; take fsdp::Ulysses as its "
                         "fifth policy, or 1 rank");
     if constexpr (Stack::Sequence::shards)
@@ -129,53 +107,32 @@ class StackMesh {
   /// Returns the world's communicator, the communicators of the outer and the inner axis if the strategy works on two
   /// axes, and the communicator of the ranks that share a sequence if several do.
   std::vector<Comm*> communicators() {
-    Comm* list[4] = {world_};
-    Comm** end = list + 1;
-    if constexpr (Stack::mesh_axes == 2)
-      if (groups_) {
-        *end++ = &groups_->replicate_axis();
-        *end++ = &groups_->shard_axis();
-      }
-    if (Comm* const sequence = sequence_axis()) *end++ = sequence;
-    return {list, end};
+    std::vector<Comm*> list;
+    each(*this, [&](Comm& axis, const char*, Sum) { list.push_back(&axis); });
+    return list;
   }
   /// Returns the traffic of the mesh's communicators so far.
   comm::MeshTraffic traffic() {
-    const auto of = [](Comm& axis) { return axis.size() > 1 ? axis.monitor().totals.traffic : comm::Traffic{}; };
-    comm::MeshTraffic sums{.world = of(*world_)};
-    if constexpr (Stack::mesh_axes == 2)
-      if (groups_) {
-        sums.across = of(groups_->replicate_axis());
-        sums.shard = of(groups_->shard_axis());
-      }
-    if (Comm* const sequence = sequence_axis()) sums.sequence = of(*sequence);
+    comm::MeshTraffic sums;
+    each(*this, [&](Comm& axis, const char*, Sum sum) {
+      if (axis.size() > 1) sums.*sum = axis.monitor().totals.traffic;
+    });
     return sums;
   }
   /// Calls `end_run` of all communicators that have this function.
   void end_run() noexcept {
-    if constexpr (requires(Comm & axis) { axis.end_run("world"); }) {
-      world_->end_run("world");
-      if constexpr (Stack::mesh_axes == 2)
-        if (groups_) {
-          groups_->replicate_axis().end_run("across");
-          groups_->shard_axis().end_run("shard");
-        }
-      if (Comm* const sequence = sequence_axis()) sequence->end_run("sequence");
-    }
+    if constexpr (requires(Comm & axis) { axis.end_run("world"); })
+      each(*this, [](Comm& axis, const char* name, Sum) { axis.end_run(name); });
   }
   /// Returns the number of bytes that the communicators allocate in addition to the caller's tensors.
   std::int64_t scratch_bytes() const {
-    const auto bytes = [](const Comm& communicator) -> std::int64_t {
+    std::int64_t sum = 0;
+    each(*this, [&](const Comm& axis, const char*, Sum) {
       std::int64_t held = 0;
-      if constexpr (requires { communicator.scratch_bytes(); }) held = communicator.scratch_bytes();
+      if constexpr (requires { axis.scratch_bytes(); }) held = axis.scratch_bytes();
       require<InputError>(held >= 0, "communicator: its scratch_bytes are ", held, "; they are at least 0");
-      return held;
-    };
-    std::int64_t sum = bytes(*world_);
-    if constexpr (Stack::mesh_axes == 2)
-      if (groups_) sum += bytes(groups_->replicate_axis()) + bytes(groups_->shard_axis());
-    if constexpr (Stack::Sequence::shards)
-      if (sequence_) sum += bytes(*sequence_);
+      sum += held;
+    });
     return sum;
   }
 
@@ -239,9 +196,24 @@ class StackMesh {
 
  private:
   struct Nothing {};
+  using Sum = comm::Traffic comm::MeshTraffic::*;
+
+  /// Calls f(communicator, name, traffic) for each communicator of a mesh.
+  template <class Self, class F>
+  static void each(Self& self, F f) {
+    f(*self.world_, "world", &comm::MeshTraffic::world);
+    if constexpr (Stack::mesh_axes == 2)
+      if (self.groups_) {
+        f(self.groups_->replicate_axis(), "across", &comm::MeshTraffic::across);
+        f(self.groups_->shard_axis(), "shard", &comm::MeshTraffic::shard);
+      }
+    if constexpr (Stack::Sequence::shards)
+      if (self.sequence_) f(*self.sequence_, "sequence", &comm::MeshTraffic::sequence);
+  }
+
   Comm* world_;
   bool axes_by_value_ = Stack::axes_by_value;
-  bool shares_sequences_ = Stack::Sequence::shards;
+  bool shares_sequences_ = true;
   /// The mesh with two axes, if the strategy uses groups of ranks. Only stacks that may have two axes have this member.
   [[no_unique_address]] std::conditional_t<Stack::mesh_axes == 2, std::optional<comm::Mesh<Comm, 2>>, Nothing> groups_;
   /// The communicator of the ranks that share a sequence. Only stacks that shard sequences have this member.

@@ -16,7 +16,6 @@
 #include <tessera/fsdp/core/tensor.hpp>
 #include <tessera/fsdp/device/operation.hpp>
 #include <tessera/fsdp/device/operations/optimizer.hpp>
-#include <tessera/fsdp/module/group_tensors.hpp>
 #include <tessera/fsdp/module/units.hpp>
 
 namespace fsdp::optim {
@@ -34,7 +33,7 @@ enum class Grain : std::uint8_t {
 /// parameter in its shape.
 template <class Compute>
 struct Update {
-  const Parameter& parameter;
+  const Parameter& parameter;             ///< the parameter that has the piece
   Tensor<float> main;                     ///< main weights, stepped in place
   std::span<const Tensor<float>> states;  ///< in the order of states(parameter)
   Tensor<const float> gradient;           ///< multiply by `decision.gradient_scale` to get the step's gradient
@@ -75,7 +74,24 @@ FSDP_HAS_MEMBER(step_work)
 
 }  // namespace detail
 
-/// An optimizer: see the file comment.
+/// An optimizer: a value that contains constants, lists the names of its states, and updates a rank's piece of a
+/// parameter. It has
+/// - `name()`: its name in logs, checkpoints and `--optimizer`;
+/// - `grain()`: Grain::elements if every element is stepped independently, Grain::tensors if it needs whole matrices;
+/// - `states(parameter)`: the names of a parameter's states; a state is a float tensor of the parameter's shape,
+///   initially zero;
+/// - `update(stream, piece, decision)`: enqueues one step of a piece (Update). It is called for every trainable piece
+///   in every step. It enqueues the same work in every step, since graphs replay it, and reads the step's number, the
+///   learning rate and the gradients' scale from `decision`, on the device. If `decision.skipped`, only `piece.model`
+///   may change;
+/// - `static visit(self, visitor)`: calls `visitor(name, value, help)` for each constant of `self`, a const or mutable
+///   optimizer. Flags and logs are derived from them.
+/// It may also have `validate()`, which throws InputError for an invalid constant. With Grain::tensors it may have
+/// `static work(parameter)`, the cost of stepping a whole parameter, or `step_work()`, which returns a pointer to such
+/// a function; buffer::Owned balances this cost over ranks. With `static constexpr bool reads_decay = true` it reads
+/// each parameter's weight decay from Parameter::decay_of, so that groups of parameters may set a weight decay
+/// (OptimizerGroup); with other optimizers, groups may only set it to 0. An optimizer has no access to communicators
+/// and gathered weights. ShardedOptimizer (sharded_optimizer.hpp) applies it to a module.
 template <class O>
 concept Optimizer =
     std::copyable<O> && detail::Named<O> && detail::HasGrain<O> && detail::HasStates<O> && detail::Visited<O>;
@@ -124,18 +140,17 @@ void require_no_decays(std::string_view optimizer, GroupList groups);
 /// Throws InputError unless `cut`, the name of a parameter that a rank steps only in part, is empty.
 void require_whole(std::string_view optimizer, std::string_view cut);
 
-/// The placement of the states of a rank's piece of a parameter: the index of its first element among all trained
-/// elements, and its number of states, 0 if it is frozen.
+/// The placement of the states of a rank's piece of a parameter.
 struct StatePiece {
-  std::int64_t resting = 0;
-  std::size_t states = 0;
-  bool trainable = true;
+  std::int64_t resting = 0;  ///< index of its first element among all trained elements
+  std::size_t states = 0;    ///< number of its states; 0 if it is frozen
+  bool trainable = true;     ///< whether it is trained
 };
-/// The layout of one state's block: the first element of each piece, and the number of elements of the block. The
-/// pieces that have the state are stored one after the other, in the order of the sharded gradients.
+/// The layout of one state's block: the pieces that have the state, one after the other, in the order of the sharded
+/// gradients.
 struct StatePlaces {
-  std::vector<std::int64_t> starts;  // [pieces]
-  std::int64_t elements = 0;
+  std::vector<std::int64_t> starts;  ///< [pieces]; the first element of each
+  std::int64_t elements = 0;         ///< number of elements of the block
 };
 /// Returns the layout of the block of state number `state`. `trained`: number of elements of all trained pieces,
 /// padding included.
@@ -183,13 +198,6 @@ consteval bool check_optimizer() {
       "a whole parameter");
   return Optimizer<O>;
 }
-
-}  // namespace fsdp::optim
-
-// Compiled into the library.
-FSDP_LIST(fsdp::optim::StatePiece)
-
-namespace fsdp::optim {
 
 /// AdamW with decoupled weight decay. A step is one pass that reads and writes each element once, and also writes the
 /// model weights. Source: Loshchilov and Hutter 2019.
@@ -278,3 +286,6 @@ struct Sgd {
 };
 
 }  // namespace fsdp::optim
+
+// Compiled into the library.
+FSDP_LIST(fsdp::optim::StatePiece)

@@ -22,30 +22,27 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include <tessera/comm/monitor.hpp>
 #include <tessera/comm/ranks.hpp>
 #include <tessera/comm/simulated.hpp>
+#include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/hash.hpp>
-#include <tessera/fsdp/core/named_values.hpp>
 #include <tessera/fsdp/core/tensor.hpp>
 #include <tessera/fsdp/device/host_memory.hpp>
 #include <tessera/fsdp/device/memory.hpp>
 #include <tessera/fsdp/device/meta.hpp>
 #include <tessera/fsdp/module/host_weights.hpp>
-#include <tessera/fsdp/module/meta_stack.hpp>
 #include <tessera/fsdp/module/module_plan.hpp>
 #include <tessera/fsdp/module/pass.hpp>
 #include <tessera/fsdp/module/sharded_module.hpp>
 #include <tessera/fsdp/module/stack.hpp>
-#include <tessera/fsdp/optim/initialize.hpp>
-#include <tessera/fsdp/optim/instances.hpp>
 #include <tessera/fsdp/optim/optimizer.hpp>
 #include <tessera/fsdp/optim/sharded_optimizer.hpp>
 #include <tessera/fsdp/optim/statistics.hpp>
 #include <tessera/fsdp/precision/policies.hpp>
-#include <tessera/fsdp/sharding/described.hpp>
 #include <tessera/fsdp/sharding/problem.hpp>
 
 namespace fsdp {
@@ -79,8 +76,11 @@ struct PlannedBytes {
 
 namespace detail {
 
-/// Throws InputError on all ranks unless all ranks have the same optimizer, rules and statistics.
-void require_same_settings(const comm::Ranks& ranks, std::string_view optimizer, const NamedValues& constants,
+/// Returns the shortest text that parses to exactly this number, so that numbers are compared bit by bit.
+std::string exact_text(double number);
+/// Throws InputError on all ranks unless all ranks have the same optimizer, `constants` (a line each), rules and
+/// statistics.
+void require_same_settings(const comm::Ranks& ranks, std::string_view optimizer, std::string_view constants,
                            const device::StepRules& rules, const std::vector<Statistic>& statistics);
 
 /// Throws MemoryError if `planned` exceeds `budget`; a budget of 0 is no limit.
@@ -343,8 +343,15 @@ class Sharded {
       detail::require_budget(mine, settings.budget, communicator.rank());
       return mine;
     });
-    OptimizerT constants = settings.optimizer;
-    detail::require_same_settings(communicator, constants.name(), constants, settings.rules, settings.statistics);
+    std::string constants;
+    OptimizerT::visit(settings.optimizer, [&]<class T>(std::string_view name, const T& value, std::string_view) {
+      if constexpr (std::is_floating_point_v<T>)
+        constants += message(name, " = ", detail::exact_text(value), "\n");
+      else
+        constants += message(name, " = ", value, "\n");
+    });
+    detail::require_same_settings(communicator, settings.optimizer.name(), constants, settings.rules,
+                                  settings.statistics);
     return planned;
   }
   PlannedBytes planned_;

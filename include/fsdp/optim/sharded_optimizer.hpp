@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// An optimizer applied to a sharded module, and its unsharded states for inspection.
+/// An optimizer applied to a sharded module, and its unsharded states for inspection. Also the modules that are
+/// compiled into the library.
 #pragma once
 
 #include <algorithm>
@@ -12,14 +13,24 @@
 #include <type_traits>
 #include <vector>
 
+#include <tessera/comm/simulated.hpp>
+#include <tessera/comm/threads.hpp>
+#include <tessera/fsdp/buffer/layout.hpp>
 #include <tessera/fsdp/core/checked.hpp>
 #include <tessera/fsdp/core/tensor.hpp>
+#include <tessera/fsdp/device/cpu.hpp>
 #include <tessera/fsdp/device/memory.hpp>
+#include <tessera/fsdp/module/group_tasks.hpp>
 #include <tessera/fsdp/module/host_weights.hpp>
+#include <tessera/fsdp/module/pass.hpp>
 #include <tessera/fsdp/module/sharded_module.hpp>
+#include <tessera/fsdp/module/stack.hpp>
+#include <tessera/fsdp/module/stack_mesh.hpp>
 #include <tessera/fsdp/optim/optimizer.hpp>
 #include <tessera/fsdp/optim/step_control.hpp>
-#include <tessera/fsdp/sharding/strategies.hpp>
+#include <tessera/fsdp/precision/policies.hpp>
+#include <tessera/fsdp/sharding/sequence.hpp>
+#include <tessera/fsdp/sharding/strategy.hpp>
 
 namespace fsdp::optim {
 
@@ -176,8 +187,15 @@ class ShardedOptimizer : public ShardedStates<TypesOf<StackT>> {
   /// Enqueues the part of `step` between begin and end, which is the same work for the device in every step.
   void update(Tensor<const double> loss) {
     control_.decide(loss);
-    for (std::size_t i = 0; i < module_->shards().size(); ++i)
-      if (module_->is_stepped(module_->shards()[i])) update_shard(i);
+    for (std::size_t i = 0; const Shard& shard : module_->shards()) {
+      const std::span<const Tensor<float>> states = views_[i++];
+      if (!module_->is_stepped(shard)) continue;
+      if constexpr (Module::Group::offloaded)
+        update_offloaded(shard, states);
+      else
+        update(shard, shard.main, states, shard.gradient, Module::Group::one_copy ? Tensor<Compute>() : shard.model,
+               shape_of(shard));
+    }
   }
 
   /// Returns the names of a shard's states; empty if the shard is frozen.
@@ -188,15 +206,6 @@ class ShardedOptimizer : public ShardedStates<TypesOf<StackT>> {
 
  private:
   using Space = typename Module::Group::MainSpace;
-
-  void update_shard(std::size_t index) {
-    const Shard& shard = module_->shards()[index];
-    if constexpr (Module::Group::offloaded)
-      update_offloaded(shard, views_[index]);
-    else
-      update(shard, shard.main, views_[index], shard.gradient,
-             Module::Group::one_copy ? Tensor<Compute>() : shard.model, shape_of(shard));
-  }
 
   void update(const Shard& shard, Tensor<float> main, std::span<const Tensor<float>> states,
               Tensor<const float> gradient, Tensor<Compute> model, const Shape& shape) {
@@ -263,3 +272,38 @@ void with_full_states(ShardedModule<Stack>& module, ShardedOptimizer<Stack, Opti
 }
 
 }  // namespace fsdp::optim
+
+// Explicit instantiations, so that other objects need not contain them: for ranks that are threads of one process, on
+// the CPU, and for dry runs for the CPU of stacks whose optimizer state is neither sharded across groups nor in host
+// memory.
+namespace fsdp {
+
+/// The types of strategies on one axis of ranks, such as FullyShard<> and Zero2.
+template <class Comm, class Precision>
+using OneAxis =
+    ModuleTypes<Comm, Precision, buffer::Replicate, typename Comm::Device, 1, /*by_value=*/false, WholeSequences>;
+
+/// The types of dry runs.
+template <class Precision>
+using MetaTypes = TypesOf<detail::PlainMetaStack<device::Cpu, Precision>>;
+
+}  // namespace fsdp
+
+/// All parts of a module that do not depend on its strategy; `how` is `extern template` or `template`.
+#define FSDP_MODULE_INSTANCES(how, ...)            \
+  how class fsdp::StackMesh<__VA_ARGS__>;          \
+  how class fsdp::ParameterGroup<__VA_ARGS__>;     \
+  how class fsdp::ModuleMemory<__VA_ARGS__>;       \
+  how class fsdp::GroupTasks<__VA_ARGS__>;         \
+  how class fsdp::optim::StepControl<__VA_ARGS__>; \
+  how class fsdp::optim::ShardedStates<__VA_ARGS__>;
+/// The additional parts of a dry run's module.
+#define FSDP_META_MODULES(how, Precision)                                                    \
+  FSDP_MODULE_INSTANCES(how, fsdp::MetaTypes<Precision>)                                     \
+  how class fsdp::ShardedModule<fsdp::detail::PlainMetaStack<fsdp::device::Cpu, Precision>>; \
+  how class fsdp::Pass<fsdp::detail::PlainMetaStack<fsdp::device::Cpu, Precision>>;
+
+FSDP_MODULE_INSTANCES(extern template, fsdp::OneAxis<fsdp::comm::Threads<>, fsdp::Fp32>)
+FSDP_MODULE_INSTANCES(extern template, fsdp::OneAxis<fsdp::comm::Threads<>, fsdp::Bf16Mixed>)
+FSDP_META_MODULES(extern template, fsdp::Fp32)
+FSDP_META_MODULES(extern template, fsdp::Bf16Mixed)

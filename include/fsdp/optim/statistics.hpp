@@ -19,8 +19,8 @@
 #include <tessera/fsdp/device/host_memory.hpp>
 #include <tessera/fsdp/device/memory.hpp>
 #include <tessera/fsdp/device/operations/elements.hpp>
-#include <tessera/fsdp/module/group_tensors.hpp>
-#include <tessera/fsdp/optim/initialize.hpp>
+#include <tessera/fsdp/module/host_weights.hpp>
+#include <tessera/fsdp/module/units.hpp>
 
 namespace fsdp {
 
@@ -75,7 +75,16 @@ class Statistics : public StatisticList {
       : StatisticList(std::move(list), module.group_list()), module_(&module) {
     if (elements_ > 0)
       block_ = module.block_of(device::MemoryKind::weights, checked_multiply(elements_, std::int64_t{sizeof(float)}));
-    list_merged();
+    counts_.resize(list_.size());
+    for (std::size_t i = 0; i < list_.size(); ++i) {
+      if (list_[i].merge == Statistic::Merge::own) continue;
+      const Tensor<float> all = flat(i);
+      counts_[i].resize(static_cast<std::size_t>(module.communicator().size()));
+      counts_[i].front() = all.numel();  // rank 0's piece is the whole statistic
+      merged_.push_back({.local = all.data() + (module.communicator().rank() == 0 ? 0 : all.numel()),
+                         .full = all.data(),
+                         .counts = counts_[i]});
+    }
   }
 
   /// Return a statistic's values, in memory that the device can read. Throw InputError for an unknown name.
@@ -118,20 +127,7 @@ class Statistics : public StatisticList {
     const Tensor<float> whole = values(index);
     return {whole.data(), {whole.numel()}};
   }
-  /// Lists the segments of an all-reduce: rank 0's piece is the whole statistic.
-  void list_merged() {
-    const Comm& communicator = module_->communicator();
-    counts_.resize(list_.size());
-    for (std::size_t i = 0; i < list_.size(); ++i) {
-      if (list_[i].merge == Statistic::Merge::own) continue;
-      const Tensor<float> all = flat(i);
-      counts_[i].resize(static_cast<std::size_t>(communicator.size()));
-      counts_[i].front() = all.numel();
-      merged_.push_back({.local = all.data() + (communicator.rank() == 0 ? 0 : all.numel()),
-                         .full = all.data(),
-                         .counts = counts_[i]});
-    }
-  }
+
   Module* module_;
   std::vector<std::vector<std::int64_t>> counts_;  ///< counts of the segments in `merged_`
   std::vector<comm::Segment<float>> merged_;       ///< segments that a step merges

@@ -12,7 +12,6 @@
 #include <vector>
 
 #include <tessera/comm/collectives.hpp>
-#include <tessera/fsdp/core/function_ref.hpp>
 #include <tessera/fsdp/core/lists.hpp>
 #include <tessera/fsdp/core/parameter.hpp>
 #include <tessera/fsdp/core/tensor.hpp>
@@ -21,9 +20,9 @@
 #include <tessera/fsdp/device/operations/elements.hpp>
 #include <tessera/fsdp/device/operations/optimizer.hpp>
 #include <tessera/fsdp/module/gathered_numbers.hpp>
-#include <tessera/fsdp/module/group_tensors.hpp>
-#include <tessera/fsdp/module/module_memory.hpp>
 #include <tessera/fsdp/module/module_plan.hpp>
+#include <tessera/fsdp/module/sharded_module.hpp>
+#include <tessera/fsdp/module/units.hpp>
 
 namespace fsdp::optim {
 
@@ -36,67 +35,43 @@ struct StepKind {
   friend bool operator==(const StepKind&, const StepKind&) = default;
 };
 
-/// All kinds of a module's decisions. They are the same on all ranks and do not depend on a rank's shards.
+/// The part of StepControl that is independent of a stack's types: the kinds of decisions, which are the same on all
+/// ranks and do not depend on a rank's shards, and the number of steps. The decisions of the last two steps are stored
+/// in two slots, which steps use alternately.
 class StepKinds {
  public:
-  /// `class_of` [groups]: the class of each group.
-  StepKinds(int classes, GroupList groups, std::span<const int> class_of);
-  /// Constructs the kinds of a module.
+  /// `module` must outlive it.
   explicit StepKinds(const ModuleState& module);
 
-  /// Return the kinds in order, and their number. The kinds of the classes, without groups of parameters, come first.
-  /// @{
+  /// Returns the kinds in order. The kinds of the classes, without groups of parameters, come first.
   const std::vector<StepKind>& list() const { return list_; }
-  std::size_t size() const { return list_.size(); }
-  /// @}
   /// Returns the number of norms in addition to the global norm.
   std::int64_t apart() const { return apart_; }
   /// Returns the index of a parameter's kind.
   std::size_t index_of(int step_class, const Parameter& parameter) const;
 
- private:
-  std::vector<StepKind> list_;
-  std::int64_t apart_ = 0;
-};
-
-/// For each norm, the kind whose decision contains its last value, for the last two steps, which alternate between two
-/// slots.
-class NormMakers {
- public:
-  /// Constructs the state after a step of all classes.
-  explicit NormMakers(const StepKinds& kinds);
-
-  /// Updates the state after a step in this slot. `steps(step_class)` returns whether the step included a class; norms
-  /// of other classes remain those of earlier steps.
-  void end_step(const StepKinds& kinds, std::size_t slot, FunctionRef<bool(int step_class)> steps);
-  /// Returns the index of a norm's kind.
-  std::size_t of(std::size_t slot, std::size_t norm) const { return made_by_[slot][norm]; }
-
- private:
-  std::array<std::vector<std::size_t>, 2> made_by_;  // [slots][1 + separate norms]
-};
-
-/// The number of steps of a run. The decisions of the last two steps are stored in two slots, which steps use
-/// alternately.
-class StepCount {
- public:
   /// Returns the number of steps so far.
   std::int64_t steps() const { return steps_; }
-  /// Return the slot of the next step, of the last step, and of the step `behind` steps before the last. The third
-  /// throws LogicError if that decision is no longer stored.
+  /// Return the slot of the next step, and of the step `behind` steps before the last. The second throws LogicError if
+  /// that decision is no longer stored.
   /// @{
   std::size_t next_slot() const;
-  std::size_t last_slot() const;
   std::size_t kept_slot(std::int64_t behind) const;
   /// @}
-  /// Counts a step, and returns its slot.
+  /// Returns the index of the kind whose decision in this slot contains a norm's last value: norms of classes that a
+  /// step did not include remain those of earlier steps.
+  std::size_t made_by(std::size_t slot, std::size_t norm) const { return made_by_[slot][norm]; }
+  /// Counts a step of the classes that the module steps, and returns its slot.
   std::size_t add();
-  /// Resumes after `steps` steps. Throws InputError unless `taken`, the number of per-class step counts, equals
-  /// `classes`.
-  void resume(std::int64_t steps, std::size_t taken, int classes);
+  /// Resumes after `steps` steps, and returns the slot of the last. Throws InputError unless `taken`, the number of
+  /// per-class step counts, is the number of classes.
+  std::size_t resume(std::int64_t steps, std::size_t taken);
 
  private:
-  std::int64_t steps_ = 0;
+  const ModuleState* module_;
+  std::vector<StepKind> list_;
+  std::int64_t apart_ = 0, steps_ = 0;
+  std::array<std::vector<std::size_t>, 2> made_by_;  // [slots][1 + separate norms]
 };
 
 /// Returns the rules. Throws InputError for a clip that is negative or not finite.
@@ -105,13 +80,6 @@ device::StepRules checked(const device::StepRules& rules);
 void check(const device::StepInputs& inputs);
 /// Throws LogicError unless the number of losses is at least 1 and at most the number of micro-batches.
 void check_losses(std::int64_t losses, std::int64_t micro_batches);
-
-}  // namespace fsdp::optim
-
-// Compiled into the library.
-FSDP_LIST(fsdp::optim::StepKind)
-
-namespace fsdp::optim {
 
 /// Computes the global L2 norm of the gradients and decides each step: the gradient scale that results from clipping
 /// and loss scaling, and whether the step is skipped. This takes one collective of a few numbers per rank. Squares are
@@ -133,7 +101,7 @@ class StepControl {
   StepControl(Module& module, const device::StepRules& rules);
 
   /// Returns the number of steps enqueued since the start of the run.
-  std::int64_t steps() const { return count_.steps(); }
+  std::int64_t steps() const { return kinds_.steps(); }
   /// Resumes a run after `steps` steps. `taken`: the number of steps that changed the weights of each class
   /// (`taken()`).
   void resume(std::int64_t steps, std::span<const std::int64_t> taken);
@@ -153,11 +121,7 @@ class StepControl {
   /// this rank's loss sums, on the device: one for each micro-batch, or one for the whole step.
   void decide(Tensor<const double> losses);
   /// Ends the step: enqueues the copy of the decisions to the host.
-  void end() {
-    const std::size_t slot = count_.add();
-    made_by_.end_step(kinds_, slot, [this](int step_class) { return module_->steps_class(step_class); });
-    last_[slot].fetch(module_->stream(), decisions_on_device());
-  }
+  void end() { last_[kinds_.add()].fetch(module_->stream(), decisions_on_device()); }
 
   /// Returns a scratch integer in device memory that is free between steps: the next step's inputs overwrite it.
   Tensor<std::int64_t> between_steps() const { return {reinterpret_cast<std::int64_t*>(block_.data()), {1}}; }
@@ -169,7 +133,7 @@ class StepControl {
   /// has computed it. Throws CollectiveError at the deadline, or if a rank has failed.
   const Decision& decision(std::int64_t behind = 0) { return arrived(0, behind); }
   /// Returns whether the device has computed that decision. Non-blocking.
-  bool decided(std::int64_t behind = 0) const { return last_[count_.kept_slot(behind)].copied().happened(); }
+  bool decided(std::int64_t behind = 0) const { return last_[kinds_.kept_slot(behind)].copied().happened(); }
   /// Returns the norms of the unscaled gradients of the separately clipped groups of parameters, in order. Each norm
   /// belongs to the last step that computed gradients of the group, not later than the step that `decision(behind)`
   /// returns; 0 if there is no such step. Blocks and throws as `decision`.
@@ -184,7 +148,7 @@ class StepControl {
   using Copy = device::HostCopy<Device, std::byte>;  ///< copy of all decisions, in their layout on the device
 
   std::int64_t decision_bytes() const {
-    return (static_cast<std::int64_t>(kinds_.size()) - 1) * stride + std::int64_t{sizeof(Decision)};
+    return (static_cast<std::int64_t>(kinds_.list().size()) - 1) * stride + std::int64_t{sizeof(Decision)};
   }
   std::byte* decisions_on_device() const { return block_.data() + decision_offset; }
   Tensor<Decision> on_device(std::size_t kind) const {
@@ -195,9 +159,9 @@ class StepControl {
   }
   /// Returns the decision that contains a norm's last value. With norm 0, returns the decision of the classes.
   const Decision& arrived(std::size_t norm, std::int64_t behind) {
-    const std::size_t slot = count_.kept_slot(behind);
+    const std::size_t slot = kinds_.kept_slot(behind);
     comm::wait_for(module_->communicator(), last_[slot].copied(), {"a step's decision"});
-    return decision_in(last_[slot], made_by_.of(slot, norm));
+    return decision_in(last_[slot], kinds_.made_by(slot, norm));
   }
 
   static constexpr std::int64_t first_further_loss = 3;  ///< index of a column of DecideStep::sums
@@ -219,14 +183,12 @@ class StepControl {
 
   Module* module_;
   device::StepRules rules_;
-  StepKinds kinds_;  ///< kinds of decisions
+  StepKinds kinds_;
   GatheredNumbers<typename Module::Comm> numbers_;
   std::optional<GatheredNumbers<typename Module::Comm, std::int64_t>> largest_, exact_;  ///< if there are pieces
   device::Block<Device> block_;  // StepInputs, StepDecision [kinds]
   std::array<device::HostCopy<Device, device::StepInputs>, 2> inputs_;
   std::array<Copy, 2> last_{Copy(decision_bytes()), Copy(decision_bytes())};
-  NormMakers made_by_{kinds_};
-  StepCount count_;
 };
 
 template <class Types>
@@ -244,9 +206,8 @@ StepControl<Types>::StepControl(Module& module, const device::StepRules& rules)
 
 template <class Types>
 void StepControl<Types>::resume(std::int64_t steps, std::span<const std::int64_t> taken) {
-  count_.resume(steps, taken.size(), module_->step_classes());
-  const std::size_t slot = count_.last_slot();
-  for (std::size_t i = 0; i < kinds_.size(); ++i)
+  const std::size_t slot = kinds_.resume(steps, taken.size());
+  for (std::size_t i = 0; i < kinds_.list().size(); ++i)
     decision_in(last_[slot], i) = {.taken = taken[static_cast<std::size_t>(kinds_.list()[i].step_class)]};
   last_[slot].send(module_->stream(), decisions_on_device());
   module_->synchronize();
@@ -266,7 +227,7 @@ std::vector<std::int64_t> StepControl<Types>::taken() {
 template <class Types>
 void StepControl<Types>::begin(const device::StepInputs& inputs) {
   if constexpr (!Device::counts_only) check(inputs);
-  auto& host_inputs = inputs_[count_.next_slot()];
+  auto& host_inputs = inputs_[kinds_.next_slot()];
   comm::wait_for(module_->communicator(), host_inputs.copied(), {"a step's inputs"});  // the copy of two steps ago
   host_inputs.value() = inputs;
   host_inputs.send(module_->stream(), inputs_on_device());
@@ -296,7 +257,7 @@ void StepControl<Types>::decide(Tensor<const double> losses) {
       device::enqueue(stream, device::SumOfSquares{.x = shard.gradient, .sum = sum});
     });
   decision.sums = numbers_.gather(stream, {"loss and gradient norm"});  // [ranks, numbers of a rank]
-  for (std::size_t i = 0; i < kinds_.size(); ++i) {
+  for (std::size_t i = 0; i < kinds_.list().size(); ++i) {
     const StepKind& kind = kinds_.list()[i];
     if (!module_->steps_class(kind.step_class)) continue;
     decision.rules.clip = kind.norm == 0 ? rules_.clip : kind.clip;
@@ -326,3 +287,6 @@ void StepControl<Types>::sum_exactly(device::DecideStep& decision) {
 }
 
 }  // namespace fsdp::optim
+
+// Compiled into the library.
+FSDP_LIST(fsdp::optim::StepKind)

@@ -24,8 +24,7 @@
 #include <tessera/fsdp/execution/sharded_model.hpp>
 #include <tessera/fsdp/execution/step_hooks.hpp>
 #include <tessera/fsdp/execution/unit_streams.hpp>
-#include <tessera/fsdp/module/meta_stack.hpp>
-#include <tessera/fsdp/optim/instances.hpp>
+#include <tessera/fsdp/module/stack.hpp>
 #include <tessera/fsdp/optim/sharded_optimizer.hpp>
 #include <tessera/fsdp/plan/dry_run_parts.hpp>
 #include <tessera/fsdp/plan/plan.hpp>
@@ -91,7 +90,7 @@ Plan dry_run_on_meta(const MetaModel& meta, const Sharding& sharding, const RunS
   StepRecorder recorder(request.record);
   if (request.record != nullptr) recorder.watch(watched(module));
   Executor<MetaModel> executor(module, recorder.observer());
-  typename Watch::template Of<MetaModel> watch(module, executor, sharding.stack_limits().has_pieces);
+  typename Watch::template Of<MetaModel> watch(module, executor, sharding.has_pieces);
   std::optional<CountExchange<typename MetaModel::Stack::Comm>> counts_of_training, counts_of_evaluation;
   if (request.purpose == Purpose::train) counts_of_training.emplace(communicator, module.ledger());
   if (request.purpose != Purpose::generate) counts_of_evaluation.emplace(communicator, module.ledger());

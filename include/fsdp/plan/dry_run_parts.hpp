@@ -17,22 +17,21 @@
 
 #include <tessera/comm/monitor.hpp>
 #include <tessera/comm/simulated.hpp>
-#include <tessera/fsdp/buffer/placement.hpp>
+#include <tessera/fsdp/buffer/layout.hpp>
 #include <tessera/fsdp/core/dtype.hpp>
 #include <tessera/fsdp/core/function_ref.hpp>
 #include <tessera/fsdp/device/meta.hpp>
 #include <tessera/fsdp/device/operation.hpp>
-#include <tessera/fsdp/module/group_tensors.hpp>
-#include <tessera/fsdp/module/meta_stack.hpp>
 #include <tessera/fsdp/module/pass.hpp>
+#include <tessera/fsdp/module/stack.hpp>
+#include <tessera/fsdp/module/units.hpp>
 #include <tessera/fsdp/optim/optimizer.hpp>
 #include <tessera/fsdp/plan/plan.hpp>
 #include <tessera/fsdp/precision/policies.hpp>
-#include <tessera/fsdp/sharding/described.hpp>
 #include <tessera/fsdp/sharding/problem.hpp>
 #include <tessera/fsdp/sharding/schedule.hpp>
 #include <tessera/fsdp/sharding/sequence.hpp>
-#include <tessera/fsdp/sharding/strategies.hpp>
+#include <tessera/fsdp/sharding/strategy.hpp>
 
 namespace fsdp {
 

@@ -22,8 +22,8 @@
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/device/memory.hpp>
 #include <tessera/fsdp/device/meta.hpp>
-#include <tessera/fsdp/module/meta_stack.hpp>
 #include <tessera/fsdp/module/pass.hpp>
+#include <tessera/fsdp/module/stack.hpp>
 #include <tessera/fsdp/module/units.hpp>
 #include <tessera/fsdp/optim/sharded.hpp>
 #include <tessera/fsdp/plan/cluster.hpp>

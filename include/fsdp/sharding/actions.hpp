@@ -1,21 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The table of schedule actions: the kind of each action, the rules that it must follow, and its effect on slots,
-/// queues and memory. The checks (judge.hpp), the slot assignment (slot_assigner.hpp) and the event order
-/// (event_order.hpp) read it.
+/// The table of schedule actions: the kind of each action, and its effect on slots, queues and memory. The checks
+/// (judge.hpp), the slot assignment (slot_assigner.hpp) and the event order (event_order.hpp) read it.
 ///
-/// To add an action on a group, add its enumerator and row here, emit the task where schedules are built (scheduler.hpp
-/// or a user-defined strategy), and implement it in tessera/fsdp/module/group_tasks.hpp. The ordering rules of
-/// computations and of activation transfers are not in this table but in judge.hpp.
+/// To add an action on a group, add its enumerator and row here and its rules in breaches.hpp, emit the task where
+/// schedules are built (scheduler.hpp or a user-defined strategy), and implement it in
+/// tessera/fsdp/module/group_tasks.hpp.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
 #include <string_view>
-
-#include <tessera/fsdp/sharding/breaches.hpp>
 
 namespace fsdp::sharding {
 
@@ -53,46 +49,6 @@ enum class ActionKind : std::uint8_t { on_group, computation, input_copy, exchan
 /// The content of a slot.
 enum class SlotKind : std::uint8_t { none, weights, gradient, input };
 
-/// An event in the life of a group. For each mark, the checks store the last task that set it.
-enum class Mark : std::uint8_t {
-  none,            ///< no mark
-  gathered,        ///< gathered, and not released since
-  released,        ///< released, and not gathered since
-  used,            ///< used since it was gathered
-  kept,            ///< ranks store parts of its weights
-  crossed,         ///< its shards were gathered over the outer axis
-  opened,          ///< gradient slot opened, and not closed since
-  written,         ///< gradient written, and not reduced since
-  reduced,         ///< its gradient was reduced (Action::reduce)
-  reduced_across,  ///< gradient sum reduced over the outer axis
-};
-/// Number of values of Mark.
-inline constexpr std::size_t mark_count = static_cast<std::size_t>(Mark::reduced_across) + 1;
-
-/// A property of a group or of the pass that a rule depends on.
-enum class Case : std::uint8_t {
-  any,                 ///< always
-  resident,            ///< every rank has the whole group at rest
-  begins_gathered,     ///< all weights are already gathered when the pass begins
-  ends_gathered,       ///< all weights stay gathered when the pass ends
-  keeps_no_parts,      ///< no ranks jointly keep the weights after forward
-  sharded_across,      ///< the optimizer's part of the group is sharded over the outer axis
-  not_sharded_across,  ///< the optimizer's part of the group is not sharded over the outer axis
-  crosses_no_axis,     ///< the group's gradient is not reduced over an outer axis
-  makes_no_gradient,   ///< the pass computes no gradient of the group
-};
-
-/// A rule: a task is refused if its group has the mark `has`, does not have the mark `lacks`, and the case `in`
-/// applies.
-struct ActionRule {
-  Breach breach = Breach::none;  ///< the violation to report; none: this entry is unused
-  Case in = Case::any;           ///< the case in which the rule applies
-  /// Mark that the group has; the task that set it becomes Verdict::other. Mark::none: no condition.
-  Mark has = Mark::none;
-  Mark lacks = Mark::none;  ///< mark that the group does not have; Mark::none: no condition
-  bool of_earlier = false;  ///< refuse the task that set `has` instead of the current task
-};
-
 /// Memory that a task may access concurrently with tasks of other queues. `slot` must be the last enumerator.
 enum class Memory : std::uint8_t { none, shards, kept_part, sum, in_host, slot };
 
@@ -110,13 +66,9 @@ struct ActionFacts {
   bool communicates = false;               ///< starts a collective
   bool may_wait = false;                   ///< the host may wait for a collective
 
-  SlotKind slot = SlotKind::none;        ///< kind of slot that it uses
-  bool takes_slot = false;               ///< first use of the slot: acquires it
-  bool frees_slot = false;               ///< last use of the slot: frees it
-  std::array<ActionRule, 6> rules = {};  ///< rules for actions on a group, in the order in which they are checked
-  Mark sets = Mark::none;                ///< mark that it sets on the group
-  /// Marks that it clears; if the action frees a slot, the first is the mark that was set when the slot was acquired.
-  std::array<Mark, 2> clears = {};
+  SlotKind slot = SlotKind::none;  ///< kind of slot that it uses
+  bool takes_slot = false;         ///< first use of the slot: acquires it
+  bool frees_slot = false;         ///< last use of the slot: frees it
 
   /// Queue on which it runs; queues: none, only the host's bookkeeping changes.
   Queues::Kind queue = Queues::queues;
@@ -135,14 +87,6 @@ inline constexpr ActionFacts action_table[] = {
      .communicates = true,
      .slot = SlotKind::weights,
      .takes_slot = true,
-     .rules = {{{.breach = Breach::gathers_resident, .in = Case::resident},
-                {.breach = Breach::gathers_again, .in = Case::begins_gathered},
-                {.breach = Breach::gathered_twice, .has = Mark::gathered},
-                // Checked after the others: for a use after a release, another rule reports a more precise error.
-                {.breach = Breach::not_used, .has = Mark::released, .lacks = Mark::used, .of_earlier = true},
-                {.breach = Breach::not_gathered_across, .in = Case::sharded_across, .lacks = Mark::crossed}}},
-     .sets = Mark::gathered,
-     .clears = {Mark::released, Mark::used},
      .queue = Queues::shard,
      .after = Happened::crossed,
      .reads = Memory::shards,
@@ -153,14 +97,6 @@ inline constexpr ActionFacts action_table[] = {
      .communicates = true,
      .slot = SlotKind::weights,
      .takes_slot = true,
-     .rules = {{{.breach = Breach::none_kept, .lacks = Mark::kept},
-                {.breach = Breach::gathers_resident, .in = Case::resident},
-                {.breach = Breach::gathers_again, .in = Case::begins_gathered},
-                {.breach = Breach::gathered_twice, .has = Mark::gathered},
-                {.breach = Breach::not_used, .has = Mark::released, .lacks = Mark::used, .of_earlier = true},
-                {.breach = Breach::not_gathered_across, .in = Case::sharded_across, .lacks = Mark::crossed}}},
-     .sets = Mark::gathered,
-     .clears = {Mark::released, Mark::used},
      .queue = Queues::keep,
      .after = Happened::kept,
      .reads = Memory::kept_part,
@@ -169,10 +105,6 @@ inline constexpr ActionFacts action_table[] = {
     {.action = Action::gather_across,
      .name = "gather-across",
      .communicates = true,
-     .rules = {{{.breach = Breach::not_sharded_across, .in = Case::not_sharded_across},
-                {.breach = Breach::gathers_across_again, .in = Case::begins_gathered},
-                {.breach = Breach::gathered_across_twice, .has = Mark::crossed}}},
-     .sets = Mark::crossed,
      .queue = Queues::across,
      .writes = Memory::shards,
      .records = Happened::crossed},
@@ -182,11 +114,6 @@ inline constexpr ActionFacts action_table[] = {
     {.action = Action::keep,
      .name = "keep",
      .slot = SlotKind::weights,
-     .rules = {{{.breach = Breach::keeps_no_parts, .in = Case::keeps_no_parts},
-                {.breach = Breach::not_gathered, .lacks = Mark::gathered},
-                // The first use waits for the gather. Before that, the weights are still in flight.
-                {.breach = Breach::not_used, .lacks = Mark::used}}},
-     .sets = Mark::kept,
      .queue = Queues::compute,
      .reads = Memory::slot,
      .writes = Memory::kept_part,
@@ -195,26 +122,12 @@ inline constexpr ActionFacts action_table[] = {
      .name = "release",
      .slot = SlotKind::weights,
      .frees_slot = true,
-     .rules = {{{.breach = Breach::releases_kept, .in = Case::ends_gathered},
-                {.breach = Breach::not_gathered, .lacks = Mark::gathered}}},
-     .sets = Mark::released,
-     .clears = {Mark::gathered},
      .frees_after = Happened::computed},
-    {.action = Action::open_gradient,
-     .name = "open-gradient",
-     .slot = SlotKind::gradient,
-     .takes_slot = true,
-     .rules = {{{.breach = Breach::opens_no_gradient, .in = Case::makes_no_gradient},
-                {.breach = Breach::opened_twice, .has = Mark::opened}}},
-     .sets = Mark::opened},
+    {.action = Action::open_gradient, .name = "open-gradient", .slot = SlotKind::gradient, .takes_slot = true},
     {.action = Action::reduce,
      .name = "reduce",
      .communicates = true,
      .slot = SlotKind::gradient,
-     .rules = {{{.breach = Breach::reduced_twice, .has = Mark::reduced, .lacks = Mark::written},
-                {.breach = Breach::reduces_nothing, .lacks = Mark::written}}},
-     .sets = Mark::reduced,
-     .clears = {Mark::written},
      .queue = Queues::shard,
      .after = Happened::computed,
      .reads = Memory::slot,
@@ -223,11 +136,6 @@ inline constexpr ActionFacts action_table[] = {
     {.action = Action::reduce_across,
      .name = "reduce-across",
      .communicates = true,
-     .rules = {{{.breach = Breach::crosses_no_axis, .in = Case::crosses_no_axis},
-                {.breach = Breach::not_reduced_inside, .has = Mark::written},
-                {.breach = Breach::not_reduced_inside, .lacks = Mark::reduced},
-                {.breach = Breach::reduced_across_twice, .has = Mark::reduced_across}}},
-     .sets = Mark::reduced_across,
      .queue = Queues::across,
      .after = Happened::reduced,
      .writes = Memory::sum,
@@ -237,9 +145,6 @@ inline constexpr ActionFacts action_table[] = {
      .may_wait = true,
      .slot = SlotKind::gradient,
      .frees_slot = true,
-     .rules = {{{.breach = Breach::not_open, .lacks = Mark::opened},
-                {.breach = Breach::closed_unreduced, .has = Mark::written}}},
-     .clears = {Mark::opened},
      .frees_after = Happened::reduced},
     {.action = Action::send_input,
      .name = "send-input",

@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The violations that a schedule may contain, and the error message of each.
+/// The violations that a schedule may contain, the error message of each, and the rules of actions on groups. The rules
+/// of computations and of activation transfers are in judge.hpp.
 ///
-/// To add one, add its name and message to FSDP_SHARDING_BREACHES, detect it in a row of actions.hpp or in judge.hpp,
-/// and add a schedule that triggers it to tests/support/broken_lists.hpp.
+/// To add a violation, add its name and message to FSDP_SHARDING_BREACHES, detect it in a row of group_rules or in
+/// judge.hpp, and add a schedule that triggers it to tests/support/broken_lists.hpp.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
+
+#include <tessera/fsdp/sharding/actions.hpp>
 
 namespace fsdp::sharding {
 
@@ -106,6 +111,122 @@ constexpr std::string_view sentence_of(Breach breach) {
 #undef FSDP_SHARDING_BREACH
   }
   return {};
+}
+
+/// An event in the life of a group. For each mark, the checks store the last task that set it.
+enum class Mark : std::uint8_t {
+  none,            ///< no mark
+  gathered,        ///< gathered, and not released since
+  released,        ///< released, and not gathered since
+  used,            ///< used since it was gathered
+  kept,            ///< ranks store parts of its weights
+  crossed,         ///< its shards were gathered over the outer axis
+  opened,          ///< gradient slot opened, and not closed since
+  written,         ///< gradient written, and not reduced since
+  reduced,         ///< its gradient was reduced (Action::reduce)
+  reduced_across,  ///< gradient sum reduced over the outer axis
+};
+/// Number of values of Mark.
+inline constexpr std::size_t mark_count = static_cast<std::size_t>(Mark::reduced_across) + 1;
+
+/// A property of a group or of the pass that a rule depends on.
+enum class Case : std::uint8_t {
+  any,                 ///< always
+  resident,            ///< every rank has the whole group at rest
+  begins_gathered,     ///< all weights are already gathered when the pass begins
+  ends_gathered,       ///< all weights stay gathered when the pass ends
+  keeps_no_parts,      ///< no ranks jointly keep the weights after forward
+  sharded_across,      ///< the optimizer's part of the group is sharded over the outer axis
+  not_sharded_across,  ///< the optimizer's part of the group is not sharded over the outer axis
+  crosses_no_axis,     ///< the group's gradient is not reduced over an outer axis
+  makes_no_gradient,   ///< the pass computes no gradient of the group
+};
+
+/// A rule: a task is refused if its group has the mark `has`, does not have the mark `lacks`, and the case `in`
+/// applies.
+struct ActionRule {
+  Breach breach = Breach::none;  ///< the violation to report; none: this entry is unused
+  Case in = Case::any;           ///< the case in which the rule applies
+  /// Mark that the group has; the task that set it becomes Verdict::other. Mark::none: no condition.
+  Mark has = Mark::none;
+  Mark lacks = Mark::none;  ///< mark that the group does not have; Mark::none: no condition
+  bool of_earlier = false;  ///< refuse the task that set `has` instead of the current task
+};
+
+/// The rules of an action on a group.
+struct GroupRules {
+  Action action = Action::gather;        ///< the action
+  std::array<ActionRule, 6> rules = {};  ///< in the order in which they are checked
+  Mark sets = Mark::none;                ///< mark that it sets on the group
+  /// Marks that it clears; if the action frees a slot, the first is the mark that was set when the slot was acquired.
+  std::array<Mark, 2> clears = {};
+};
+
+/// The rules of all actions on groups.
+inline constexpr GroupRules group_rules[] = {
+    {.action = Action::gather,
+     .rules = {{{.breach = Breach::gathers_resident, .in = Case::resident},
+                {.breach = Breach::gathers_again, .in = Case::begins_gathered},
+                {.breach = Breach::gathered_twice, .has = Mark::gathered},
+                // Checked after the others: for a use after a release, another rule reports a more precise error.
+                {.breach = Breach::not_used, .has = Mark::released, .lacks = Mark::used, .of_earlier = true},
+                {.breach = Breach::not_gathered_across, .in = Case::sharded_across, .lacks = Mark::crossed}}},
+     .sets = Mark::gathered,
+     .clears = {Mark::released, Mark::used}},
+    {.action = Action::gather_in_group,
+     .rules = {{{.breach = Breach::none_kept, .lacks = Mark::kept},
+                {.breach = Breach::gathers_resident, .in = Case::resident},
+                {.breach = Breach::gathers_again, .in = Case::begins_gathered},
+                {.breach = Breach::gathered_twice, .has = Mark::gathered},
+                {.breach = Breach::not_used, .has = Mark::released, .lacks = Mark::used, .of_earlier = true},
+                {.breach = Breach::not_gathered_across, .in = Case::sharded_across, .lacks = Mark::crossed}}},
+     .sets = Mark::gathered,
+     .clears = {Mark::released, Mark::used}},
+    {.action = Action::gather_across,
+     .rules = {{{.breach = Breach::not_sharded_across, .in = Case::not_sharded_across},
+                {.breach = Breach::gathers_across_again, .in = Case::begins_gathered},
+                {.breach = Breach::gathered_across_twice, .has = Mark::crossed}}},
+     .sets = Mark::crossed},
+    {.action = Action::keep,
+     .rules = {{{.breach = Breach::keeps_no_parts, .in = Case::keeps_no_parts},
+                {.breach = Breach::not_gathered, .lacks = Mark::gathered},
+                // The first use waits for the gather. Before that, the weights are still in flight.
+                {.breach = Breach::not_used, .lacks = Mark::used}}},
+     .sets = Mark::kept},
+    {.action = Action::release,
+     .rules = {{{.breach = Breach::releases_kept, .in = Case::ends_gathered},
+                {.breach = Breach::not_gathered, .lacks = Mark::gathered}}},
+     .sets = Mark::released,
+     .clears = {Mark::gathered}},
+    {.action = Action::open_gradient,
+     .rules = {{{.breach = Breach::opens_no_gradient, .in = Case::makes_no_gradient},
+                {.breach = Breach::opened_twice, .has = Mark::opened}}},
+     .sets = Mark::opened},
+    {.action = Action::reduce,
+     .rules = {{{.breach = Breach::reduced_twice, .has = Mark::reduced, .lacks = Mark::written},
+                {.breach = Breach::reduces_nothing, .lacks = Mark::written}}},
+     .sets = Mark::reduced,
+     .clears = {Mark::written}},
+    {.action = Action::reduce_across,
+     .rules = {{{.breach = Breach::crosses_no_axis, .in = Case::crosses_no_axis},
+                {.breach = Breach::not_reduced_inside, .has = Mark::written},
+                {.breach = Breach::not_reduced_inside, .lacks = Mark::reduced},
+                {.breach = Breach::reduced_across_twice, .has = Mark::reduced_across}}},
+     .sets = Mark::reduced_across},
+    {.action = Action::close_gradient,
+     .rules = {{{.breach = Breach::not_open, .lacks = Mark::opened},
+                {.breach = Breach::closed_unreduced, .has = Mark::written}}},
+     .clears = {Mark::opened}},
+};
+
+/// The rules of a value that is not an action on a group.
+inline constexpr GroupRules no_rules = {};
+
+/// Returns the rules of an action on a group.
+constexpr const GroupRules& rules_of(Action action) {
+  for (const GroupRules& rules : group_rules)
+    if (rules.action == action) return rules;
+  return no_rules;
 }
 
 }  // namespace fsdp::sharding

@@ -6,12 +6,12 @@
 /// validates schedules only at run time includes check.hpp, which lists the rules.
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <vector>
 
 #include <tessera/fsdp/sharding/actions.hpp>
+#include <tessera/fsdp/sharding/breaches.hpp>
 #include <tessera/fsdp/sharding/input_holders.hpp>
 #include <tessera/fsdp/sharding/problem.hpp>
 #include <tessera/fsdp/sharding/schedule.hpp>
@@ -49,7 +49,7 @@ struct StagesState {
 };
 
 /// Applies the rules of check.hpp to the tasks of a list, one after the other: the rules of actions on groups are in
-/// action_table, the rules of computations and activation transfers are here. Functions that return bool return whether
+/// group_rules, the rules of computations and activation transfers are here. Functions that return bool return whether
 /// the rules are satisfied so far; if not, the verdict is complete.
 class Judge {
  public:
@@ -59,12 +59,9 @@ class Judge {
         computations_(computations(problem)),
         groups_(problem.groups.size()),
         units_(problem.units.size()),
-        judges_gradient_slots_(std::any_of(schedule.begin(), schedule.end(),
-                                           [](const Task& task) { return has_gradient_slot(task.action); })),
-        judges_inputs_(
-            std::any_of(schedule.begin(), schedule.end(), [](const Task& task) { return copies_input(task.action); })),
-        judges_exchanges_(
-            std::any_of(schedule.begin(), schedule.end(), [](const Task& task) { return exchanges(task.action); })),
+        judges_gradient_slots_(has_any(schedule, has_gradient_slot)),
+        judges_inputs_(has_any(schedule, copies_input)),
+        judges_exchanges_(has_any(schedule, exchanges)),
         inputs_(problem.units.size()),
         holders_(problem) {}
 
@@ -106,7 +103,7 @@ class Judge {
       return refuse({.breach = Breach::no_slot_number, .number = task().slot});
     const ActionFacts& action = facts_of(task().action);
     switch (action.kind) {
-      case ActionKind::on_group: return judge(action, state(task().index));
+      case ActionKind::on_group: return judge(action, rules_of(task().action), state(task().index));
       case ActionKind::computation: return compute();
       case ActionKind::input_copy: return action.takes_slot ? fetch_input() : send_input();
       case ActionKind::exchange: return exchange();
@@ -114,9 +111,9 @@ class Judge {
     return true;
   }
 
-  /// Checks an action on a group by its row of the action table.
-  constexpr bool judge(const ActionFacts& action, GroupState& group) {
-    for (const ActionRule& rule : action.rules) {
+  /// Checks an action on a group by its rules.
+  constexpr bool judge(const ActionFacts& action, const GroupRules& own, GroupState& group) {
+    for (const ActionRule& rule : own.rules) {
       if (rule.breach == Breach::none || !applies(rule.in)) continue;
       if ((rule.has != Mark::none && !group.has(rule.has)) || (rule.lacks != Mark::none && group.has(rule.lacks)))
         continue;
@@ -124,9 +121,9 @@ class Judge {
       return refuse({.breach = rule.breach, .other = group[rule.has], .group = task().index});
     }
     if (action.takes_slot && !take(slots(action.slot))) return false;
-    if (action.frees_slot && !give_back(slots(action.slot), group[action.clears[0]])) return false;
-    for (const Mark mark : action.clears) group[mark] = never;
-    if (action.sets != Mark::none) group[action.sets] = at_;
+    if (action.frees_slot && !give_back(slots(action.slot), group[own.clears[0]])) return false;
+    for (const Mark mark : own.clears) group[mark] = never;
+    if (own.sets != Mark::none) group[own.sets] = at_;
     if (action.may_wait) waited_ = at_;
     return true;
   }

@@ -17,13 +17,12 @@
 #include <string_view>
 #include <vector>
 
-#include <tessera/fsdp/sharding/check_strategy.hpp>
 #include <tessera/fsdp/sharding/event_order.hpp>
 #include <tessera/fsdp/sharding/judge.hpp>
 #include <tessera/fsdp/sharding/problem.hpp>
-#include <tessera/fsdp/sharding/schedule_of.hpp>
 #include <tessera/fsdp/sharding/scheduler.hpp>
 #include <tessera/fsdp/sharding/slot_assigner.hpp>
+#include <tessera/fsdp/sharding/strategy.hpp>
 #include <tessera/fsdp/sharding/verdict.hpp>
 
 namespace fsdp::sharding {
@@ -249,7 +248,7 @@ consteval bool holds() {
 
 namespace fsdp::detail {
 
-/// The check that a Stack instantiates (check_strategy.hpp).
+/// The check that a Stack instantiates (strategy.hpp).
 template <class S>
 struct OwnStrategy {
   static consteval void check() {

@@ -28,7 +28,7 @@ struct Facts {
   std::int64_t persistence_threshold = 0;  ///< tensors of at most this many elements form a separate group per unit
   int pieces = 0;  ///< pieces of a step's batch, the same on any number of ranks (piece_of); 0: not split
   /// Upper bound for the bytes of the slots for gathered weights. In training and evaluation, each group then stays
-  /// gathered for the duration that minimises the gathered bytes (residency.hpp), which overrides Rules::hold. 0: no
+  /// gathered for the duration that minimises the gathered bytes (slots.hpp), which overrides Rules::hold. 0: no
   /// bound; below 0: not known yet (fsdp::memory_left).
   std::int64_t budget = 0;
   /// Whether every rank holds all weights between steps. facts_of sets it if AtRest is Replicate. A type of which only
@@ -72,12 +72,6 @@ struct Rules {
   /// Upper bound for the elements gathered at the same time for single uses; 0: no bound.
   std::int64_t live_bound = 0;
 };
-
-}  // namespace fsdp::sharding
-
-FSDP_LIST(fsdp::sharding::Hold)
-
-namespace fsdp::sharding {
 
 /// The groups of weights that a unit uses, and whether its backward needs them.
 struct UnitUse {
@@ -159,7 +153,7 @@ struct Problem {
   /// Whether a group uses the same slot for every use, so that views that outlive a use (in an autograd engine) are
   /// valid again in the next use.
   bool fixed_slots = false;
-  /// How long each group stays gathered; replaces Rules::hold unless empty. See residency.hpp.
+  /// How long each group stays gathered; replaces Rules::hold unless empty. See slots.hpp.
   std::vector<Hold> holds = {};
 
   /// Return a unit or a group by its index, from 0.
@@ -272,6 +266,7 @@ constexpr std::vector<int> buffers_of_inputs(const Problem& problem) {
 }  // namespace fsdp::sharding
 
 // Compiled into the library.
+FSDP_LIST(fsdp::sharding::Hold)
 FSDP_LIST(fsdp::sharding::UnitUse)
 FSDP_LIST(fsdp::sharding::GroupFacts)
 FSDP_LIST(fsdp::sharding::Computation)

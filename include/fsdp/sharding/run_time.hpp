@@ -15,8 +15,8 @@
 
 #include <tessera/fsdp/buffer/layout_policies.hpp>
 #include <tessera/fsdp/core/policy_text.hpp>
-#include <tessera/fsdp/sharding/schedule_of.hpp>
 #include <tessera/fsdp/sharding/strategies.hpp>
+#include <tessera/fsdp/sharding/strategy.hpp>
 
 namespace fsdp {
 
@@ -94,17 +94,10 @@ using RunTimeAny =
 /// Any strategy of this library.
 using AnyStrategy = std::variant<RunTimeAny, RunTimeHybridFull>;
 
-template <class S, class F>
-void each_kind(const F& f);
-
 namespace detail {
 
-/// Sets `held` to every kind of its alternatives in turn, and calls `f` for each.
-template <class... S, class F>
-void set_each_kind(std::variant<S...>& held, const F& f) {
-  const auto set = [&](const auto& strategy) { held = strategy, f(); };
-  (each_kind<S>(set), ...);
-}
+template <class... S>
+inline constexpr bool judged_by_library<RunTimeStrategy<S...>> = (judged_by_library<S> && ...);
 
 }  // namespace detail
 
@@ -112,10 +105,14 @@ void set_each_kind(std::variant<S...>& held, const F& f) {
 template <class S, class F>
 void each_kind(const F& f) {
   S strategy{};
+  const auto each_in = [&]<class... T>(std::variant<T...>& held) {
+    const auto set = [&](const auto& one) { held = one, f(strategy); };
+    (each_kind<T>(set), ...);
+  };
   if constexpr (requires { strategy.index(); }) {
-    detail::set_each_kind(strategy, [&] { f(strategy); });
+    each_in(strategy);
   } else if constexpr (requires { strategy.strategy; }) {
-    detail::set_each_kind(strategy.strategy, [&] { f(strategy); });
+    each_in(strategy.strategy);
   } else if constexpr (requires { strategy.inner; }) {
     each_kind<decltype(strategy.inner)>([&](const auto& inner) {
       strategy.inner = inner;

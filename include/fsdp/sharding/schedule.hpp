@@ -2,8 +2,12 @@
 /// @file
 /// The schedule of a pass as a value: gathers, computations, releases and reductions, in order; and the stages into
 /// which units are split if several ranks share their sequences. actions.hpp describes each action.
+///
+/// `make_schedule` (scheduler.hpp) derives the list from a strategy's rules, or the strategy provides one. `check`
+/// validates it (check.hpp), `assign_slots` assigns the slots (slots.hpp), and the executor runs exactly this list.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -15,7 +19,10 @@
 
 namespace fsdp::sharding {
 
-/// How a unit's computations are split into stages.
+/// How a unit's computations are split into stages if several ranks share its sequences. The operations before and
+/// after a block's middle (attention) process this rank's rows; the middle processes all rows of this rank's heads, in
+/// one or more parts, a few heads at a time. In between is an exchange over these ranks. Two parts are in flight at a
+/// time, so that the next exchange can overlap the current middle.
 struct Stages {
   int parts = 0;         ///< number of parts of the middle; 0 if the unit has no stages and no exchanges
   bool replays = false;  ///< backward first recomputes what forward did not keep, including its exchanges
@@ -143,6 +150,11 @@ struct Task {
 
 /// The tasks of a pass, in the order in which every rank executes them.
 using Schedule = std::vector<Task>;
+
+/// Whether a list has a task with such an action: `has_any(list, copies_input)`.
+constexpr bool has_any(const Schedule& schedule, bool (*is_such)(Action)) {
+  return std::any_of(schedule.begin(), schedule.end(), [&](const Task& task) { return is_such(task.action); });
+}
 
 /// Names of units and groups for messages. Without them, numbers are used: "unit 2", "group 2".
 struct Names {

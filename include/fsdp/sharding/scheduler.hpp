@@ -2,7 +2,7 @@
 /// @file
 /// Derives a schedule from a strategy's rules and a model's units.
 ///
-/// This header is long, since it is constexpr. Code that makes schedules at run time only includes schedule_of.hpp
+/// This header is long, since it is constexpr. Code that makes schedules at run time only includes strategy.hpp
 /// instead.
 #pragma once
 

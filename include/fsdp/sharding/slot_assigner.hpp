@@ -24,7 +24,7 @@ namespace detail {
 /// Adds the tasks that open and close gradients.
 class GradientTasks {
  public:
-  constexpr explicit GradientTasks(const Problem& problem) : problem_(problem), groups_(problem.groups.size()) {}
+  constexpr explicit GradientTasks(const Problem& problem) : problem_(problem), open_(problem.groups.size(), 0) {}
 
   constexpr Schedule run(const Schedule& schedule) {
     for (const Task& task : schedule) {
@@ -39,9 +39,6 @@ class GradientTasks {
   }
 
  private:
-  struct Group {
-    bool open = false;
-  };
   struct Reduction {
     int group = 0;
     bool in_place = false;
@@ -49,7 +46,7 @@ class GradientTasks {
     bool over = false;         ///< it must be complete at this point
   };
 
-  constexpr bool& open(int group) { return groups_[static_cast<std::size_t>(group)].open; }
+  constexpr char& open(int group) { return open_[static_cast<std::size_t>(group)]; }
 
   constexpr void begin_computation(const Task& task) {
     const std::vector<int>& groups = problem_.unit(task.index).groups;
@@ -59,8 +56,8 @@ class GradientTasks {
     close(task.micro_batch);
     for (Reduction& reduction : reductions_) reduction.before_last = true;
     for (const int group : groups) {
-      if (open(group) || !problem_.group(group).trainable) continue;
-      open(group) = true;
+      if (open(group) != 0 || !problem_.group(group).trainable) continue;
+      open(group) = 1;
       list_.push_back({.action = Action::open_gradient, .index = group, .micro_batch = task.micro_batch});
     }
   }
@@ -69,14 +66,14 @@ class GradientTasks {
   constexpr void close(int micro_batch) {
     for (const Reduction& reduction : reductions_) {
       if (!reduction.over) continue;
-      open(reduction.group) = false;
+      open(reduction.group) = 0;
       list_.push_back({.action = Action::close_gradient, .index = reduction.group, .micro_batch = micro_batch});
     }
     std::erase_if(reductions_, [](const Reduction& reduction) { return reduction.over; });
   }
 
   const Problem& problem_;
-  std::vector<Group> groups_;
+  std::vector<char> open_;             ///< by group
   std::vector<Reduction> reductions_;  ///< in the order in which they were started
   Schedule list_;
 };
@@ -84,10 +81,9 @@ class GradientTasks {
 /// Adds the exchanges of units that have stages, unless the list already has exchanges. Each is added directly after
 /// the stage that produces its data.
 constexpr Schedule with_exchanges(const Schedule& schedule, const Problem& problem) {
-  const bool complete =
-      std::none_of(problem.units.begin(), problem.units.end(),
-                   [](const UnitUse& unit) { return unit.stages.parts > 0; }) ||
-      std::any_of(schedule.begin(), schedule.end(), [](const Task& task) { return exchanges(task.action); });
+  const bool complete = std::none_of(problem.units.begin(), problem.units.end(),
+                                     [](const UnitUse& unit) { return unit.stages.parts > 0; }) ||
+                        has_any(schedule, exchanges);
   if (complete) return schedule;
   Schedule list;
   for (const Task& task : schedule) {
@@ -106,11 +102,7 @@ constexpr Schedule with_exchanges(const Schedule& schedule, const Problem& probl
 class InputTasks {
  public:
   constexpr InputTasks(const Schedule& schedule, const Problem& problem)
-      : schedule_(schedule),
-        problem_(problem),
-        holders_(problem),
-        adds_(std::none_of(schedule.begin(), schedule.end(),
-                           [](const Task& task) { return copies_input(task.action); })) {}
+      : schedule_(schedule), problem_(problem), holders_(problem), adds_(!has_any(schedule, copies_input)) {}
 
   constexpr Schedule run() {
     if (!holders_.any()) return schedule_;
@@ -258,8 +250,7 @@ class SlotNumbers {
 
 /// The constexpr implementation of `assign_slots` (slots.hpp).
 constexpr Schedule with_slots(const Schedule& schedule, const Problem& problem) {
-  const bool has_gradient_tasks =
-      std::any_of(schedule.begin(), schedule.end(), [](const Task& task) { return has_gradient_slot(task.action); });
+  const bool has_gradient_tasks = has_any(schedule, has_gradient_slot);
   Schedule placed = detail::InputTasks(detail::with_exchanges(schedule, problem), problem).run();
   if (!has_gradient_tasks) placed = detail::GradientTasks(problem).run(placed);
   detail::SlotNumbers weights(placed, problem, SlotKind::weights);

@@ -58,11 +58,13 @@ struct Residency {
 /// Maximum number of groups for which all choices are tried.
 inline constexpr std::size_t most_groups_tried = 12;
 
-/// Chooses how long each group stays gathered. `steps`: the passes whose gathers are counted, each once; `others`:
-/// other passes that use the same slots. A choice fits if the placed slots of all passes (slots.hpp), each as large as
-/// its largest holder, are within the budget. `schedule_of` makes the schedule of a problem, whose Problem::holds
-/// specifies how long groups stay gathered; the number of times that it gathers a group must depend only on the hold of
-/// that group.
+/// Chooses how long each group stays gathered, so that a step gathers the fewest bytes. This is a pure function, called
+/// before anything is allocated: all ranks choose the same, since all have the same problems. Source: the selective
+/// unsharding of DeepCompile (Tanaka et al. 2025), which decides from a profile of a step. `steps`: the passes whose
+/// gathers are counted, each once; `others`: other passes that use the same slots. A choice fits if the placed slots of
+/// all passes (slots.hpp), each as large as its largest holder, are within the budget. `schedule_of` makes the schedule
+/// of a problem, whose Problem::holds specifies how long groups stay gathered; the number of times that it gathers a
+/// group must depend only on the hold of that group.
 ///
 /// Up to most_groups_tried groups the result is the best of all choices. For more groups the search is greedy: it
 /// extends the holds one by one, in the order of the gathered bytes saved per byte held, as long as the choice fits. It
@@ -72,5 +74,3 @@ Residency choose_residency(FunctionRef<Schedule(const Problem&)> schedule_of, st
                            std::span<const Problem> others, const WeightSlots& slots);
 
 }  // namespace fsdp::sharding
-
-// Compiled into the library.

@@ -2,7 +2,7 @@
 /// @file
 /// All sharding strategies: how weights, gradients and optimizer state are placed, at rest and in use.
 ///
-/// To add one, write a struct with the members of the concept here, and add its schedules to
+/// To add one, write a struct with the members of the concept (strategy.hpp) here, and add its schedules to
 /// tests/sharding/schedule_test.cpp. For the program, add its type to RunTimeAny (tessera/fsdp/sharding/run_time.hpp).
 /// Texts, flags and help are generated from the parts that its `visit` lists (tessera/fsdp/core/policy_text.hpp).
 #pragma once
@@ -11,17 +11,16 @@
 
 #include <concepts>
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <type_traits>
 
-#include <tessera/fsdp/buffer/distributed_buffer.hpp>
 #include <tessera/fsdp/buffer/layout.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/policy_text.hpp>
 #include <tessera/fsdp/sharding/problem.hpp>
-#include <tessera/fsdp/sharding/schedule_of.hpp>
+#include <tessera/fsdp/sharding/schedule.hpp>
+#include <tessera/fsdp/sharding/strategy.hpp>
 
 namespace fsdp {
 namespace detail {
@@ -144,15 +143,6 @@ struct Replicated {
     return {.hold = sharding::Hold::always, .reduce_every_micro_batch = false};
   }
 };
-
-/// Returns a strategy's layout policy: `layout()` if the strategy has it, else the default value of its Layout.
-template <class S>
-typename S::Layout layout_of(const S& strategy) {
-  if constexpr (requires { strategy.layout(); })
-    return strategy.layout();
-  else
-    return {};
-}
 
 /// The placement of HybridShard's main weights and optimizer state over the mesh's outer axis.
 enum class OptimizerAcross : std::uint8_t { replicated, sharded };
@@ -281,84 +271,30 @@ struct Reproducible : Strategy {
   }
 };
 
-/// A sharding strategy: the placement at rest of weights, gradients and optimizer state, a layout, and either rules
-/// from which a step's schedule is derived or its own schedule.
-template <class S>
-concept ShardingStrategy = std::copyable<S> && buffer::Placement<typename S::AtRest> &&
-    buffer::LayoutPolicy<typename S::Layout> && requires(const S strategy) {
-  requires sharding::GivesRules<S> ||(sharding::GivesSchedule<S> && sharding::GivesFacts<S>);
-};
-
-/// Whether values of a strategy type may split steps into pieces: the type is a Reproducible, or contains one. Only
-/// such stacks compile the code for pieces.
-template <class S>
-inline constexpr bool may_have_pieces = requires(const S strategy) {
-  strategy.pieces;
-};
-template <class S>
-requires requires { S::may_have_pieces; }
-inline constexpr bool may_have_pieces<S> = S::may_have_pieces;
-
-/// Number of axes of the mesh that a strategy works on: 1 by default.
-template <class S>
-inline constexpr int mesh_axes_of = 1;
-template <class S>
-requires requires { S::mesh_axes; }
-inline constexpr int mesh_axes_of<S> = S::mesh_axes;
-
-/// Whether the number of mesh axes depends on the value of a strategy type: ranks_per_group() is then 0 for one axis.
-template <class S>
-inline constexpr bool axes_by_value = false;
-template <class S>
-requires requires { S::axes_by_value; }
-inline constexpr bool axes_by_value<S> = S::axes_by_value;
-
-/// The axes of the mesh that a value of a strategy type works on.
-struct MeshChoice {
-  std::optional<int> ranks_per_group = {};  ///< number of ranks of the inner axis; nullopt if there is one axis
-  bool by_value = false;                    ///< other values of its type work on another number of axes
-};
-
-class AnyDescribed;  // tessera/fsdp/sharding/described.hpp
-
-/// Returns a strategy's choice of axes.
-template <class S>
-MeshChoice mesh_of(const S& strategy) {
-  MeshChoice mesh{.by_value = axes_by_value<S>};
-  if constexpr (std::is_base_of_v<AnyDescribed, S>)
-    mesh = strategy.mesh_choice();
-  else if constexpr (mesh_axes_of<S> == 2)
-    if (const int ranks = strategy.ranks_per_group(); ranks != 0 || !mesh.by_value) mesh.ranks_per_group = ranks;
-  return mesh;
-}
-
 namespace detail {
+
+/// The library's own strategies.
+/// @{
+template <ReshardAfterForward reshard>
+inline constexpr bool judged_by_library<FullyShard<reshard>> = true;
+template <>
+inline constexpr bool judged_by_library<Zero1> = true;
+template <>
+inline constexpr bool judged_by_library<Zero2> = true;
+template <>
+inline constexpr bool judged_by_library<Zero3> = true;
+template <>
+inline constexpr bool judged_by_library<Replicated> = true;
+template <class Inner, OptimizerAcross optimizer>
+inline constexpr bool judged_by_library<HybridShard<Inner, optimizer>> = judged_by_library<Inner>;
 template <class S>
-struct AcrossOf {
-  using Type = buffer::Replicate;
-};
+inline constexpr bool judged_by_library<Offload<S>> = judged_by_library<S>;
+template <class S, buffer::LayoutPolicy L>
+inline constexpr bool judged_by_library<WithLayout<S, L>> = judged_by_library<S>;
 template <class S>
-requires requires { typename S::Across; }
-struct AcrossOf<S> {
-  using Type = typename S::Across;
-};
+inline constexpr bool judged_by_library<Reproducible<S>> = judged_by_library<S>;
+/// @}
+
 }  // namespace detail
-
-/// Placement of main weights and optimizer state over the mesh's outer axis: Replicate by default.
-template <class S>
-using OptimizerPlacement = typename detail::AcrossOf<S>::Type;
-
-/// Whether every tensor that a rank steps is whole on that rank, as optimizers of whole matrices require.
-template <class S>
-inline constexpr bool tensors_whole = std::is_same_v<typename S::AtRest, buffer::Replicate> ||
-                                      (buffer::keeps_tensors_whole<typename S::Layout> &&
-                                       std::is_same_v<OptimizerPlacement<S>, buffer::Replicate>);
-
-/// Whether main weights and optimizer state live in host memory.
-template <class S>
-inline constexpr bool offloads_optimizer_of = false;
-template <class S>
-requires requires { S::offloads_optimizer; }
-inline constexpr bool offloads_optimizer_of<S> = S::offloads_optimizer;
 
 }  // namespace fsdp

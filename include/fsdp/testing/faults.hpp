@@ -71,19 +71,21 @@ void run_past_deadline(int ranks, F f) {
   }
 }
 
-/// Calls call(c) on ranks 0 and 2 of 3, to which rank 1 does not come. Checks that both errors name it and `label`.
-/// Returns the longest time that a rank waited, in seconds. Does nothing for communicators that `call` does not take.
-template <class Ranks, class Call>
-double miss_rank_1(const char* asked, std::string_view which, const std::string& label, Call call) {
+/// Calls prepare(c)() on ranks 0 and 2 of 3, to which rank 1 does not come. Checks that both errors name it and
+/// `label`. Returns the longest time that a rank waited, in seconds. Does nothing for communicators that `prepare` does
+/// not take.
+template <class Ranks, class Prepare>
+double miss_rank_1(const char* asked, std::string_view which, const std::string& label, Prepare prepare) {
   std::atomic<int> ended = 0;
   std::array<double, 3> waited{};
   run_past_deadline<Ranks>(3, [&]<class C>(C& c) {
-    if constexpr (std::is_invocable_v<Call, C&>) {
+    if constexpr (std::is_invocable_v<Prepare, C&>) {
       const auto all_ended = [&] { wait_until([&] { return ended == 2; }); };
       if (c.rank() == 1) return all_ended();
+      auto call = prepare(c);  // owns memory that the other rank may read until both have ended
       const auto begin = Clock::now();
       expect_collective_error(
-          asked, c, which, [&] { call(c); }, {"rank 1", label},
+          asked, c, which, [&] { call(); }, {"rank 1", label},
           [&] {
             waited[static_cast<std::size_t>(c.rank())] = seconds(Clock::now() - begin);
             ++ended;
@@ -104,7 +106,7 @@ struct ARankThatDoesNotComeIsNamedAtTheDeadline {
   static void check() {
     const double longest =
         detail::miss_rank_1<Ranks>(asked, "a barrier to which rank 1 does not come", "barrier of step, unit 4",
-                                   [](auto& c) { comm::barrier(c, {.what = "step", .unit = 4}); });
+                                   [](auto& c) { return [&c] { comm::barrier(c, {.what = "step", .unit = 4}); }; });
     if (longest < 0.1 || longest > detail::seconds(detail::patience) / 2)
       fail(asked, "3 ranks", "ranks 0 and 2 waited for ", longest, " s, with a deadline of 0.1 s");
   }
@@ -194,8 +196,9 @@ struct ARankMissingFromAnExchangeIsNamedAtTheDeadline {
   static void check() {
     detail::miss_rank_1<Ranks>(asked, "an all_to_all to which rank 1 does not come", "all_to_all of heads, unit 4",
                                [](comm::ExchangingCommunicator auto& c) {
-                                 ExchangedValues<float> values(c.rank(), c.size(), 9);
-                                 comm::all_to_all(c, values.list(), {.what = "heads", .unit = 4}).wait();
+                                 return [&c, values = ExchangedValues<float>(c.rank(), c.size(), 9)]() mutable {
+                                   comm::all_to_all(c, values.list(), {.what = "heads", .unit = 4}).wait();
+                                 };
                                });
   }
 };

@@ -18,7 +18,7 @@
 #include <tessera/fsdp/core/tensor.hpp>
 #include <tessera/fsdp/execution/executor.hpp>
 #include <tessera/fsdp/execution/sharded_model.hpp>
-#include <tessera/fsdp/module/meta_stack.hpp>
+#include <tessera/fsdp/module/stack.hpp>
 #include <tessera/fsdp/optim/sharded_optimizer.hpp>
 #include <tessera/fsdp/testing/model_runs.hpp>
 #include <tessera/fsdp/training/run_time_optimizer.hpp>

@@ -41,10 +41,14 @@ FSDP_HAS_MEMBER(sizes)
 /// and more tokens than a vector register or a thread team processes at once.
 template <class Tested>
 void each_size(auto check) {
-  std::vector<SizesOf<Tested>> list = {{1, 1, 12}, {1, 5, 12}, {2, 7, 24}, {3, 33, 24}};
-  if constexpr (has_sizes<Tested>()) list = Tested::sizes();
+  const auto list = []() -> std::vector<SizesOf<Tested>> {
+    if constexpr (has_sizes<Tested>())
+      return Tested::sizes();
+    else
+      return {{1, 1, 12}, {1, 5, 12}, {2, 7, 24}, {3, 33, 24}};
+  };
   try {
-    for (const auto& sizes : list) check(sizes);
+    for (const auto& sizes : list()) check(sizes);
   } catch (const Failed&) {
   }
 }

@@ -34,7 +34,7 @@ struct Where {
     else if constexpr (requires { given.in_words(); })
       words = given.in_words();
     else
-      words = given;
+      words = std::string_view(given);
   }
   std::string words;
 };

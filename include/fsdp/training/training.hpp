@@ -20,9 +20,8 @@
 #include <tessera/fsdp/execution/executor.hpp>
 #include <tessera/fsdp/execution/sharded_model.hpp>
 #include <tessera/fsdp/execution/training_step.hpp>
+#include <tessera/fsdp/module/host_weights.hpp>
 #include <tessera/fsdp/nn/batch.hpp>
-#include <tessera/fsdp/optim/initialize.hpp>
-#include <tessera/fsdp/optim/instances.hpp>
 #include <tessera/fsdp/optim/optimizer.hpp>
 #include <tessera/fsdp/optim/sharded_optimizer.hpp>
 #include <tessera/fsdp/plan/dry_run.hpp>

@@ -16,7 +16,7 @@
 #include <tessera/fsdp/execution/executor.hpp>
 #include <tessera/fsdp/execution/sharded_model.hpp>
 #include <tessera/fsdp/execution/step_hooks.hpp>
-#include <tessera/fsdp/sharding/strategies.hpp>
+#include <tessera/fsdp/sharding/strategy.hpp>
 #include <tessera/fsdp/verification/step_digests.hpp>
 
 namespace fsdp {

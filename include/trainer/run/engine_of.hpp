@@ -25,7 +25,7 @@
 #include <tessera/fsdp/device/compute/cpu.hpp>
 #include <tessera/fsdp/model_files/load.hpp>
 #include <tessera/fsdp/models/model.hpp>
-#include <tessera/fsdp/sharding/schedule_of.hpp>
+#include <tessera/fsdp/sharding/strategy.hpp>
 #include <tessera/fsdp/training/run_time_optimizer.hpp>
 #include <tessera/fsdp/training/training.hpp>
 #include <tessera/fsdp/verification/step_watch.hpp>

@@ -10,7 +10,7 @@
 #include <tessera/comm/ranks.hpp>
 #include <tessera/fsdp/model_files/model_files.hpp>
 #include <tessera/fsdp/nn/module.hpp>
-#include <tessera/fsdp/sharding/schedule_of.hpp>
+#include <tessera/fsdp/sharding/strategy.hpp>
 #include <tessera/fsdp/training/launch.hpp>
 #include <tessera/trainer/flags/disk_deadline.hpp>
 #include <tessera/trainer/flags/flag_values.hpp>

@@ -20,8 +20,7 @@
 #include <tessera/fsdp/plan/dry_run.hpp>
 #include <tessera/fsdp/plan/estimate.hpp>
 #include <tessera/fsdp/plan/plan.hpp>
-#include <tessera/fsdp/sharding/schedule_of.hpp>
-#include <tessera/fsdp/sharding/strategies.hpp>
+#include <tessera/fsdp/sharding/strategy.hpp>
 #include <tessera/fsdp/training/step_size.hpp>
 #include <tessera/fsdp/verification/verification.hpp>
 #include <tessera/tiling/policies.hpp>

@@ -9,7 +9,7 @@
 
 #include <tessera/comm/launch/print.hpp>
 #include <tessera/fsdp/checkpoint/folder.hpp>
-#include <tessera/fsdp/sharding/schedule_of.hpp>
+#include <tessera/fsdp/sharding/strategy.hpp>
 #include <tessera/fsdp/training/launch.hpp>
 #include <tessera/trainer/data/text_source.hpp>
 #include <tessera/trainer/flags/disk_deadline.hpp>

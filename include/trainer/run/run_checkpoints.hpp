@@ -13,7 +13,7 @@
 #include <tessera/comm/ranks.hpp>
 #include <tessera/fsdp/checkpoint/folder.hpp>
 #include <tessera/fsdp/model_files/model_files.hpp>
-#include <tessera/fsdp/sharding/schedule_of.hpp>
+#include <tessera/fsdp/sharding/strategy.hpp>
 #include <tessera/fsdp/training/program.hpp>
 #include <tessera/trainer/flags/options.hpp>
 #include <tessera/trainer/run/engine.hpp>

@@ -15,8 +15,7 @@
 #include <tessera/fsdp/module/units.hpp>
 #include <tessera/fsdp/plan/available_memory.hpp>
 #include <tessera/fsdp/plan/plan.hpp>
-#include <tessera/fsdp/sharding/schedule_of.hpp>
-#include <tessera/fsdp/sharding/strategies.hpp>
+#include <tessera/fsdp/sharding/strategy.hpp>
 #include <tessera/tiling/policies.hpp>
 #include <tessera/trainer/flags/flag_values.hpp>
 #include <tessera/trainer/flags/options.hpp>

@@ -13,8 +13,9 @@
 #include <tessera/fsdp/core/dtype.hpp>
 #include <tessera/fsdp/core/tensor.hpp>
 #include <tessera/fsdp/device/host_memory.hpp>
-#include <tessera/fsdp/module/group_tensors.hpp>
+#include <tessera/fsdp/module/units.hpp>
 #include <tessera/fsdp/module/host_weights.hpp>
+#include <tessera/fsdp/module/units.hpp>
 #include <tessera/fsdp/sharding/schedule.hpp>
 #include <tessera/fsdp/verification/step_digest.hpp>
 #include <tessera/trainer/report/step_tensors.hpp>

@@ -3,7 +3,7 @@
 /// Training of one model on one rank: data, steps, metrics, validation, checkpoints.
 #pragma once
 
-#include <tessera/fsdp/sharding/schedule_of.hpp>
+#include <tessera/fsdp/sharding/strategy.hpp>
 #include <tessera/fsdp/training/run_time_optimizer.hpp>
 #include <tessera/trainer/flags/flags.hpp>
 #include <tessera/trainer/flags/options.hpp>

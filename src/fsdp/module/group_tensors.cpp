@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <tessera/fsdp/module/group_tensors.hpp>
+#include <tessera/fsdp/module/units.hpp>
 
 #include <cstddef>
 #include <utility>
 
-#include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/hash.hpp>
-#include <tessera/fsdp/core/terminal_text.hpp>
 
 namespace fsdp {
 
@@ -69,16 +67,6 @@ std::string first_cut(GroupList groups, bool across) {
     }
   }
   return {};
-}
-
-const Parameter& parameter_named(GroupList groups, std::string_view name) {
-  std::vector<std::string> names;
-  for (const GroupTensors* const group : groups)
-    for (const Parameter& parameter : group->parameters()) {
-      if (parameter.name == name) return parameter;
-      names.push_back(parameter.name);
-    }
-  throw InputError(message("there is no parameter '", name, "'; ", suggestion(std::string(name), names)));
 }
 
 std::vector<buffer::TensorGroup> specs_of(std::span<const GroupedParameters> groups, StepWork work, bool aligned) {

@@ -183,11 +183,6 @@ void ModulePlan::add(const sharding::GroupFacts& facts, std::uint64_t layouts) {
   layouts_digest_ = hashed(layouts_digest_, static_cast<std::int64_t>(layouts));
 }
 
-bool ModulePlan::has(sharding::Pass pass) const {
-  const std::span<const sharding::Pass> all = passes_of(passes_.purpose);
-  return std::find(all.begin(), all.end(), pass) != all.end();
-}
-
 sharding::Problem ModulePlan::problem_of(const Key& key) const {
   const auto& [pass, order, micro_batches] = key;
   sharding::Problem problem = problem_;
@@ -261,37 +256,32 @@ void ModulePlan::make_schedules(ScheduleOf schedule_of, std::int64_t bytes_per_w
   find_classes();
 }
 
-std::vector<bool> ModulePlan::trained_by(int order) const {
-  const sharding::Problem problem = problem_of({sharding::Pass::train, order, 1});
-  std::vector<bool> trains;
-  for (const sharding::GroupFacts& group : problem.groups)
-    // Rows of a group that is never gathered may be used in every Order
-    trains.push_back(group.trainable && !group.gathered);
-  for (const sharding::Task& task : sharding::computations(problem))
-    if (problem.writes_gradients(task))
-      for (const int group : problem.unit(task.index).groups)
-        trains[static_cast<std::size_t>(group)] = problem.group(group).trainable;
-  return trains;
-}
-
 void ModulePlan::find_classes() {
-  std::vector<std::vector<bool>> orders_train;
-  for (int order = 0; order < orders(); ++order) orders_train.push_back(trained_by(order));
-  for (std::size_t group = 0; group < problem_.groups.size(); ++group) {
-    std::vector<bool> trained_by;
-    for (const std::vector<bool>& trains : orders_train) trained_by.push_back(trains[group]);
-    // A group that no order trains belongs to no class, so any class is valid for it.
-    const bool trained = std::find(trained_by.begin(), trained_by.end(), true) != trained_by.end();
-    auto found = std::find(classes_.begin(), classes_.end(), trained_by);
-    if (trained && found == classes_.end()) found = classes_.insert(classes_.end(), trained_by);
-    class_of_.push_back(trained ? static_cast<int>(found - classes_.begin()) : 0);
+  std::vector<std::vector<bool>> trained;  // [groups][orders]
+  for (const sharding::GroupFacts& group : problem_.groups)
+    // Rows of a group that is never gathered may be used in every Order
+    trained.emplace_back(passes_.orders.size(), group.trainable && !group.gathered);
+  for (std::size_t order = 0; order < passes_.orders.size(); ++order) {
+    const sharding::Problem problem = problem_of({sharding::Pass::train, static_cast<int>(order), 1});
+    for (const sharding::Task& task : sharding::computations(problem))
+      if (problem.writes_gradients(task))
+        for (const int group : problem.unit(task.index).groups)
+          trained[static_cast<std::size_t>(group)][order] = problem.group(group).trainable;
   }
-  if (classes_.empty()) classes_.emplace_back(orders_train.size(), true);
+  for (const std::vector<bool>& by : trained) {
+    // A group that no order trains belongs to no class, so any class is valid for it.
+    const bool any = std::ranges::count(by, true) > 0;
+    auto found = std::ranges::find(classes_, by);
+    if (any && found == classes_.end()) found = classes_.insert(classes_.end(), by);
+    class_of_.push_back(any ? static_cast<int>(found - classes_.begin()) : 0);
+  }
+  if (classes_.empty()) classes_.emplace_back(passes_.orders.size(), true);
 }
 
 const PlannedPass& ModulePlan::planned(sharding::Pass pass, int order, int micro_batches) const {
   static const PlannedPass none;
-  if (!has(pass)) return none;
+  if (std::ranges::count(passes_of(passes_.purpose), pass) == 0) return none;
+  if (micro_batches == 0) micro_batches = passes_.micro_batches;
   require(order >= 0 && order < orders(), "pass: order ", order, " is asked for, and there are ", orders(),
           ", counted from 0");
   require(micro_batches == passes_.micro_batches || pass != sharding::Pass::train ||

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tessera/fsdp/module/module_plan.hpp>
 
+#include <string>
 #include <utility>
+#include <vector>
 
 #include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/terminal_text.hpp>
 #include <tessera/fsdp/sharding/problem.hpp>
 
 namespace fsdp {
@@ -21,16 +24,12 @@ ModuleState::ModuleState(std::span<const Unit> units, ModuleSettings settings, c
 
 ModuleState::~ModuleState() = default;
 
-const PlannedPass& ModuleState::planned(sharding::Pass pass, int order, int micro_batches) const {
-  return ModulePlan::planned(pass, order, micro_batches == 0 ? ModulePlan::micro_batches() : micro_batches);
-}
-
 const sharding::Schedule& ModuleState::schedule(sharding::Pass pass) const { return planned(pass).schedule; }
 
 int ModuleState::step_pieces() const { return problem().pieces; }
 
 int ModuleState::own_micro_batches() const {
-  if (step_pieces() == 0 || counts_only_) return micro_batches();
+  if (step_pieces() == 0 || counts_only_) return settings_.passes.micro_batches;
   return sharding::pieces_of_rank(step_pieces(), sequence_group_.index, sequence_group_.count);
 }
 
@@ -41,17 +40,23 @@ std::optional<int> ModuleState::step_piece(int micro_batch) const {
 
 bool ModuleState::steps_class(int step_class) const { return class_trained_by(step_class, stepped_order_); }
 
-std::array<std::int64_t, 3> ModuleState::elements_of(int rank) const { return fsdp::elements_of(group_list_, rank); }
-
 const Parameter& ModuleState::parameter(const Reference& reference) const {
   const GroupTensors& group = *group_list_[static_cast<std::size_t>(reference.group)];
   return group.parameters()[static_cast<std::size_t>(reference.index)];
 }
 
-const Parameter& ModuleState::parameter(std::string_view name) const { return parameter_named(group_list_, name); }
+const Parameter& ModuleState::parameter(std::string_view name) const {
+  std::vector<std::string> names;
+  for (const GroupTensors* const group : group_list_)
+    for (const Parameter& parameter : group->parameters()) {
+      if (parameter.name == name) return parameter;
+      names.push_back(parameter.name);
+    }
+  throw InputError(message("there is no parameter '", name, "'; ", suggestion(std::string(name), names)));
+}
 
 void ModuleState::give_values(FunctionRef<bool(const std::string&)> were_set) {
-  remove_names(without_values_, were_set);
+  std::erase_if(without_values_, were_set);
 }
 
 std::shared_ptr<std::byte> ModuleState::lent(device::MemoryKind kind, std::int64_t bytes) const {

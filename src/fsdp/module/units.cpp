@@ -25,10 +25,6 @@ bool matches_any(const std::vector<std::string>& patterns, const std::string& na
                      [&](const std::string& pattern) { return ::fnmatch(pattern.c_str(), name.c_str(), 0) == 0; });
 }
 
-void remove_names(std::vector<std::string>& names, FunctionRef<bool(const std::string&)> matches) {
-  std::erase_if(names, [&](const std::string& name) { return matches(name); });
-}
-
 std::vector<int> offloaded_blocks(double share, int blocks) {
   constexpr double rounding = 1e-9;  // tolerance for a share given as a decimal number
   const int asked = share > 0 ? std::max(static_cast<int>(std::ceil(share * blocks - rounding)), 1) : 0;
@@ -181,20 +177,6 @@ std::vector<std::vector<Key>> keys_of(UnitLists units, const UnitOptions& option
   return keys;
 }
 
-/// Returns the index of each distinct key, in sorted order.
-std::map<Key, int> numbered(const std::vector<std::vector<Key>>& keys) {
-  std::map<Key, int> numbers;
-  for (const auto& unit : keys)
-    for (const Key& key : unit) numbers.emplace(key, 0);
-  int next = 0;
-  for (auto& [key, number] : numbers) number = next++;
-  return numbers;
-}
-
-bool uses(const sharding::UnitUse& use, int group) {
-  return std::find(use.groups.begin(), use.groups.end(), group) != use.groups.end();
-}
-
 /// Returns a group's name: "block 0", "block 0 and block 1", "block 0 to block 7, frozen", or a shared weight's own
 /// name. `users`: the units that use it, in order.
 std::string group_name(const Key& key, const std::vector<std::size_t>& users, UnitLists units) {
@@ -286,15 +268,19 @@ UnitGroups group_parameters(UnitLists units, const UnitOptions& options, std::in
   check(options, units);
   const SetByGroups by_groups(units, options.groups);
   const auto keys = keys_of(units, options, by_groups, persistence_threshold, keeps_joined);
-  const std::map<Key, int> numbers = numbered(keys);
+  std::map<Key, int> numbers;  // the index of each distinct key, in sorted order
+  for (const std::vector<Key>& unit : keys)
+    for (const Key& key : unit) numbers.emplace(key, 0);
   UnitGroups result;
-  for (const auto& [key, number] : numbers)
+  for (auto& [key, number] : numbers) {
+    number = static_cast<int>(result.groups.size());
     result.groups.push_back({.name = {},
                              .parameters = {},
                              .replicated = key.replicated,
                              .frozen = key.frozen,
                              .persistent = key.persistent,
                              .gathered = key.gathered});
+  }
   const auto& groups = result.groups;
   require<InputError>(!groups.empty(), "units: none of them has a tensor, so there is nothing to train");
   require<InputError>(!std::all_of(groups.begin(), groups.end(), [](const auto& group) { return group.frozen; }),
@@ -316,7 +302,7 @@ UnitGroups group_parameters(UnitLists units, const UnitOptions& options, std::in
       if (inserted) by_groups.set(members.emplace_back(parameter));
       if (!keys[unit][i].frozen) trained.insert(parameter.name);
       references.push_back(place->second);
-      if (!uses(use, number)) use.groups.push_back(number);
+      if (std::ranges::count(use.groups, number) == 0) use.groups.push_back(number);
     }
     for (const int field : units[unit].absent) references.insert(references.begin() + field, Reference{-1, -1});
     // Sorted, a unit's largest part is gathered first and takes the slot that another unit's largest part left.
@@ -353,22 +339,15 @@ sharding::GroupFacts facts_of(const GroupedParameters& group, const sharding::Fa
           .elements = group.elements()};
 }
 
-Order mirrored(std::span<const int> uses) {
+Order mirrored(std::span<const int> uses, std::optional<int> head) {
   Order order;
   for (const int unit : uses) order.list.push_back({sharding::Action::forward, unit});
+  if (head) order.list.push_back({sharding::Action::loss, *head});
   for (auto use = uses.rbegin(); use != uses.rend(); ++use) order.list.push_back({sharding::Action::backward, *use});
   return order;
 }
 
-Order mirrored(std::initializer_list<int> uses) { return mirrored(std::span(uses.begin(), uses.size())); }
-
-Order mirrored(std::span<const int> uses, int head) {
-  Order order = mirrored(uses);
-  order.list.insert(order.list.begin() + std::ssize(uses), {sharding::Action::loss, head});
-  return order;
-}
-
-Order mirrored(std::initializer_list<int> uses, int head) {
+Order mirrored(std::initializer_list<int> uses, std::optional<int> head) {
   return mirrored(std::span(uses.begin(), uses.size()), head);
 }
 

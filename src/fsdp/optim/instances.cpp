@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Explicit instantiations of memory, lists of structs, and modules. They are in a separate source file, with lists
 // first, because g++ 12 omits members that earlier code of the same file has inlined.
-#include <tessera/fsdp/optim/instances.hpp>
+#include <tessera/fsdp/optim/sharded_optimizer.hpp>
 
 #include <type_traits>
 #include <vector>
@@ -11,7 +11,6 @@
 #include <tessera/fsdp/device/cpu.hpp>
 #include <tessera/fsdp/device/memory.hpp>
 #include <tessera/fsdp/device/meta.hpp>
-#include <tessera/fsdp/module/group_tensors.hpp>
 #include <tessera/fsdp/module/stack.hpp>
 #include <tessera/fsdp/module/units.hpp>
 #include <tessera/fsdp/optim/optimizer.hpp>

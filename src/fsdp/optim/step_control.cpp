@@ -15,69 +15,52 @@ StepKind kind_of(int step_class, const Parameter& parameter) {
       .step_class = step_class, .lr = step.lr, .clip = step.clip, .norm = static_cast<std::size_t>(step.clip_group)};
 }
 
-/// Sets, for each norm of a class for which `steps` returns true, the first kind that has the norm.
-void find_makers(std::vector<std::size_t>& made_by, const StepKinds& kinds, FunctionRef<bool(int)> steps) {
-  for (std::size_t i = kinds.size(); i-- > 0;)
-    if (steps(kinds.list()[i].step_class)) made_by[kinds.list()[i].norm] = i;
-}
-
-std::vector<int> classes_of(const ModuleState& module) {
-  std::vector<int> list;
-  for (int group = 0; group < static_cast<int>(module.group_list().size()); ++group)
-    list.push_back(module.step_class(group));
-  return list;
-}
-
 std::size_t slot_of(std::int64_t step) { return static_cast<std::size_t>(step & 1); }
 
 }  // namespace
 
-StepKinds::StepKinds(const ModuleState& module)
-    : StepKinds(module.step_classes(), module.group_list(), classes_of(module)) {}
-
-StepKinds::StepKinds(int classes, GroupList groups, std::span<const int> class_of) {
-  for (int i = 0; i < classes; ++i) list_.push_back({.step_class = i});
-  for (std::size_t group = 0; group < groups.size(); ++group) {
-    if (!groups[group]->facts().trainable) continue;
-    for (const Parameter& parameter : groups[group]->parameters()) {
-      const StepKind kind = kind_of(class_of[group], parameter);
+StepKinds::StepKinds(const ModuleState& module) : module_(&module) {
+  for (int i = 0; i < module.step_classes(); ++i) list_.push_back({.step_class = i});
+  for (int group = 0; const GroupTensors* const each : module.group_list()) {
+    const int step_class = module.step_class(group++);
+    if (!each->facts().trainable) continue;
+    for (const Parameter& parameter : each->parameters()) {
+      const StepKind kind = kind_of(step_class, parameter);
       if (std::ranges::count(list_, kind) == 0) list_.push_back(kind);
       apart_ = std::max(apart_, static_cast<std::int64_t>(kind.norm));
     }
   }
+  std::vector<std::size_t>& made_by = made_by_[0];
+  made_by.resize(static_cast<std::size_t>(apart_) + 1);
+  for (std::size_t i = list_.size(); i-- > 0;) made_by[list_[i].norm] = i;  // the first kind that has the norm
+  made_by_[1] = made_by;
 }
 
 std::size_t StepKinds::index_of(int step_class, const Parameter& parameter) const {
   return static_cast<std::size_t>(std::ranges::find(list_, kind_of(step_class, parameter)) - list_.begin());
 }
 
-NormMakers::NormMakers(const StepKinds& kinds) {
-  made_by_[0].resize(static_cast<std::size_t>(kinds.apart()) + 1);
-  find_makers(made_by_[0], kinds, [](int) { return true; });
-  made_by_[1] = made_by_[0];
-}
+std::size_t StepKinds::next_slot() const { return slot_of(steps_); }
 
-void NormMakers::end_step(const StepKinds& kinds, std::size_t slot, FunctionRef<bool(int)> steps) {
-  made_by_[slot] = made_by_[1 - slot];
-  find_makers(made_by_[slot], kinds, steps);
-}
-
-std::size_t StepCount::next_slot() const { return slot_of(steps_); }
-
-std::size_t StepCount::last_slot() const { return slot_of(steps_ - 1); }
-
-std::size_t StepCount::kept_slot(std::int64_t behind) const {
+std::size_t StepKinds::kept_slot(std::int64_t behind) const {
   require(behind >= 0 && behind < 2 && behind < steps_, "step control: ", behind,
           " steps behind the last are not kept");
   return slot_of(steps_ - 1 - behind);
 }
 
-std::size_t StepCount::add() { return slot_of(steps_++); }
+std::size_t StepKinds::add() {
+  const std::size_t slot = slot_of(steps_++);
+  made_by_[slot] = made_by_[1 - slot];
+  for (std::size_t i = list_.size(); i-- > 0;)
+    if (module_->steps_class(list_[i].step_class)) made_by_[slot][list_[i].norm] = i;
+  return slot;
+}
 
-void StepCount::resume(std::int64_t steps, std::size_t taken, int classes) {
-  require<InputError>(static_cast<int>(taken) == classes, "step control: numbers of steps of ", taken,
-                      " classes of groups, and these orders make ", classes);
+std::size_t StepKinds::resume(std::int64_t steps, std::size_t taken) {
+  require<InputError>(static_cast<int>(taken) == module_->step_classes(), "step control: numbers of steps of ", taken,
+                      " classes of groups, and these orders make ", module_->step_classes());
   steps_ = steps;
+  return slot_of(steps_ - 1);
 }
 
 device::StepRules checked(const device::StepRules& rules) {

@@ -18,7 +18,7 @@
 #include <tessera/fsdp/core/policy_text.hpp>
 #include <tessera/fsdp/module/stack.hpp>
 #include <tessera/fsdp/sharding/run_time.hpp>
-#include <tessera/fsdp/sharding/schedule_of.hpp>
+#include <tessera/fsdp/sharding/strategy.hpp>
 
 namespace fsdp::cli {
 namespace {
@@ -31,9 +31,7 @@ using boost::mp11::mp_rename;
 using boost::mp11::mp_transform;
 
 #define FSDP_COMM(type) , type
-using Backends = mp_list<comm::Self<>
-#include <comms.inc>
-                         >;
+using Backends = mp_list<comm::Self<>>;
 #undef FSDP_COMM
 using Types = mp_list<float, bf16, f16>;
 using Precisions = mp_list<Fp32, Bf16Mixed, Bf16Wire<Bf16Mixed>, Fp16Mixed>;

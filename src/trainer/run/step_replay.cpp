@@ -20,7 +20,7 @@
 #include <tessera/comm/ranks.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/file.hpp>
-#include <tessera/fsdp/execution/step_digest.hpp>
+#include <tessera/fsdp/verification/step_digest.hpp>
 #include <tessera/trainer/flags/disk_deadline.hpp>
 #include <tessera/trainer/flags/flag_set.hpp>
 #include <tessera/trainer/report/digest_diff.hpp>

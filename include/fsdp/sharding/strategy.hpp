@@ -1,26 +1,176 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Compile-time checks of sharding strategies: they report the members that a type is missing, and whether its
-/// schedules can run.
+/// What a sharding strategy is: its concept, the defaults of what it may leave out, its schedule, and compile-time
+/// checks that report the members that a type is missing, and whether its schedules can run.
 ///
 /// The rules of schedules are in judge.hpp, and their application at compile time is in own_strategy.hpp. A Stack of
 /// the library's own strategies needs neither.
 #pragma once
 
 #include <concepts>
+#include <functional>
+#include <optional>
+#include <span>
 #include <type_traits>
+#include <vector>
 
 #include <tessera/fsdp/buffer/layout.hpp>
 #include <tessera/fsdp/core/has_member.hpp>
-#include <tessera/fsdp/sharding/schedule_of.hpp>
-#include <tessera/fsdp/sharding/strategies.hpp>
+#include <tessera/fsdp/sharding/problem.hpp>
+#include <tessera/fsdp/sharding/schedule.hpp>
+
+namespace fsdp::sharding {
+
+/// Returns `make_schedule(rules, problem)` (scheduler.hpp); compiled in the library.
+Schedule schedule_from(const Rules& rules, const Problem& problem);
+
+/// A strategy that provides its own schedule.
+template <class S>
+concept GivesSchedule = requires(const S strategy, const Problem& problem) {
+  { strategy.schedule(problem) } -> std::same_as<Schedule>;
+};
+
+/// A strategy whose schedule `make_schedule` derives.
+template <class S>
+concept GivesRules = requires(const S strategy) {
+  { strategy.rules() } -> std::same_as<Rules>;
+};
+
+/// A strategy that declares its memory needs separately from rules.
+template <class S>
+concept GivesFacts = requires(const S strategy) {
+  { strategy.facts() } -> std::same_as<Facts>;
+};
+
+/// Returns the strategy's schedule for a problem. A strategy with both a schedule and rules uses its schedule.
+template <class S>
+Schedule schedule_of(const S& strategy, const Problem& problem) {
+  if constexpr (GivesSchedule<S>)
+    return strategy.schedule(problem);
+  else
+    return schedule_from(strategy.rules(), problem);
+}
+
+/// Returns the facts of a strategy: its own, or the facts in its rules. Sets whole_at_rest if its type replicates at
+/// rest.
+template <class S>
+constexpr Facts facts_of(const S& strategy) {
+  Facts facts;
+  if constexpr (GivesFacts<S>)
+    facts = strategy.facts();
+  else
+    facts = strategy.rules().facts;
+  if constexpr (std::is_same_v<typename S::AtRest, buffer::Replicate>) facts.whole_at_rest = true;
+  return facts;
+}
+
+}  // namespace fsdp::sharding
 
 namespace fsdp {
 
-template <class First, class... Rest>
-struct RunTimeStrategy;  // tessera/fsdp/sharding/run_time.hpp
-template <class Across, bool offloads, bool pieces>
-struct Described;  // tessera/fsdp/sharding/described.hpp
+/// Returns a strategy's layout policy: `layout()` if the strategy has it, else the default value of its Layout.
+template <class S>
+typename S::Layout layout_of(const S& strategy) {
+  if constexpr (requires { strategy.layout(); })
+    return strategy.layout();
+  else
+    return {};
+}
+
+/// A sharding strategy: the placement at rest of weights, gradients and optimizer state, a layout, and either rules
+/// from which a step's schedule is derived or its own schedule.
+template <class S>
+concept ShardingStrategy = std::copyable<S> && buffer::Placement<typename S::AtRest> &&
+    buffer::LayoutPolicy<typename S::Layout> && requires(const S strategy) {
+  requires sharding::GivesRules<S> ||(sharding::GivesSchedule<S> && sharding::GivesFacts<S>);
+};
+
+/// Whether values of a strategy type may split steps into pieces: the type is a Reproducible, or contains one. Only
+/// such stacks compile the code for pieces.
+template <class S>
+inline constexpr bool may_have_pieces = requires(const S strategy) {
+  strategy.pieces;
+}
+|| requires { requires S::may_have_pieces; };
+
+/// Number of axes of the mesh that a strategy works on: 1 by default.
+template <class S>
+inline constexpr int mesh_axes_of = 1;
+template <class S>
+requires requires { S::mesh_axes; }
+inline constexpr int mesh_axes_of<S> = S::mesh_axes;
+
+/// Whether the number of mesh axes depends on the value of a strategy type: ranks_per_group() is then 0 for one axis.
+template <class S>
+inline constexpr bool axes_by_value = requires {
+  requires S::axes_by_value;
+};
+
+/// The axes of the mesh that a value of a strategy type works on.
+struct MeshChoice {
+  std::optional<int> ranks_per_group = {};  ///< number of ranks of the inner axis; nullopt if there is one axis
+  bool by_value = false;                    ///< other values of its type work on another number of axes
+};
+
+/// Returns a strategy's choice of axes.
+template <class S>
+MeshChoice mesh_of(const S& strategy) {
+  MeshChoice mesh{.by_value = axes_by_value<S>};
+  if constexpr (mesh_axes_of<S> == 2)
+    if (const int ranks = strategy.ranks_per_group(); ranks != 0 || !mesh.by_value) mesh.ranks_per_group = ranks;
+  return mesh;
+}
+
+/// What a module uses of a strategy, as a value whose type does not depend on the strategy's.
+struct StrategyCalls {
+  sharding::Facts facts;  ///< see sharding::facts_of
+  /// See sharding::schedule_of.
+  std::function<sharding::Schedule(const sharding::Problem&)> schedule_of;
+  /// See buffer::build_layouts.
+  std::function<std::vector<buffer::Layout>(std::span<const buffer::TensorGroup>, std::span<const int> parts)>
+      build_layouts;
+  MeshChoice mesh;               ///< see mesh_of
+  bool shares_sequences = true;  ///< several ranks may share a sequence if the stack's policy does
+};
+/// Returns the StrategyCalls of a strategy, with a copy of it; of a strategy that has them (`calls`), these.
+template <class S>
+StrategyCalls calls_of(const S& strategy) {
+  if constexpr (requires {
+                  { strategy.calls } -> std::same_as<const StrategyCalls&>;
+                })
+    return strategy.calls;
+  else
+    return {.facts = sharding::facts_of(strategy),
+            .schedule_of = [=](const sharding::Problem& problem) { return sharding::schedule_of(strategy, problem); },
+            .build_layouts = [layout = layout_of(strategy)](
+                                 std::span<const buffer::TensorGroup> groups,
+                                 std::span<const int> parts) { return buffer::build_layouts(layout, groups, parts); },
+            .mesh = mesh_of(strategy)};
+}
+
+namespace detail {
+template <class S>
+struct AcrossOf : std::type_identity<buffer::Replicate> {};
+template <class S>
+requires requires { typename S::Across; }
+struct AcrossOf<S> : std::type_identity<typename S::Across> {};
+}  // namespace detail
+
+/// Placement of main weights and optimizer state over the mesh's outer axis: Replicate by default.
+template <class S>
+using OptimizerPlacement = typename detail::AcrossOf<S>::type;
+
+/// Whether every tensor that a rank steps is whole on that rank, as optimizers of whole matrices require.
+template <class S>
+inline constexpr bool tensors_whole = std::is_same_v<typename S::AtRest, buffer::Replicate> ||
+                                      (buffer::keeps_tensors_whole<typename S::Layout> &&
+                                       std::is_same_v<OptimizerPlacement<S>, buffer::Replicate>);
+
+/// Whether main weights and optimizer state live in host memory.
+template <class S>
+inline constexpr bool offloads_optimizer_of = requires {
+  requires S::offloads_optimizer;
+};
 
 namespace detail {
 
@@ -75,34 +225,8 @@ consteval bool check_optional_parts() {
 
 /// Whether a strategy is the library's own. tests/sharding/own_strategy_test.cpp checks the schedules of these
 /// strategies, so programs do not need to.
-/// @{
 template <class S>
 inline constexpr bool judged_by_library = false;
-template <ReshardAfterForward reshard>
-inline constexpr bool judged_by_library<FullyShard<reshard>> = true;
-template <>
-inline constexpr bool judged_by_library<Zero1> = true;
-template <>
-inline constexpr bool judged_by_library<Zero2> = true;
-template <>
-inline constexpr bool judged_by_library<Zero3> = true;
-template <>
-inline constexpr bool judged_by_library<Replicated> = true;
-template <class Inner, OptimizerAcross optimizer>
-inline constexpr bool judged_by_library<HybridShard<Inner, optimizer>> = judged_by_library<Inner>;
-template <class S>
-inline constexpr bool judged_by_library<Offload<S>> = judged_by_library<S>;
-template <class S, buffer::LayoutPolicy L>
-inline constexpr bool judged_by_library<WithLayout<S, L>> = judged_by_library<S>;
-template <class S>
-inline constexpr bool judged_by_library<Reproducible<S>> = judged_by_library<S>;
-template <class First, class... Rest>
-inline constexpr bool judged_by_library<RunTimeStrategy<First, Rest...>> = judged_by_library<First> &&
-                                                                           (judged_by_library<Rest> && ...);
-/// The stack of the described strategy has already checked it.
-template <class Across, bool offloads, bool pieces>
-inline constexpr bool judged_by_library<Described<Across, offloads, pieces>> = true;
-/// @}
 
 /// Its `static consteval void check()` checks the schedules of a user-defined strategy. Only own_strategy.hpp defines
 /// it, so that stacks of the library's strategies do not compile those checks.

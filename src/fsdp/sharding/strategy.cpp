@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <tessera/fsdp/sharding/schedule_of.hpp>
+#include <tessera/fsdp/sharding/strategy.hpp>
 
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/sharding/scheduler.hpp>
