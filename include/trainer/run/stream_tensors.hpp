@@ -13,7 +13,6 @@
 #include <tessera/fsdp/core/dtype.hpp>
 #include <tessera/fsdp/core/tensor.hpp>
 #include <tessera/fsdp/device/host_memory.hpp>
-#include <tessera/fsdp/module/units.hpp>
 #include <tessera/fsdp/module/host_weights.hpp>
 #include <tessera/fsdp/module/units.hpp>
 #include <tessera/fsdp/sharding/schedule.hpp>
