@@ -59,17 +59,12 @@ class SafetensorsFile {
   /// Renames every tensor. `names` maps the present names to the new ones, which must be distinct.
   void rename(const std::map<std::string, std::string>& names);
 
-  /// Read elements [begin, begin + count) of a tensor, converted from F64, F32, BF16 or F16. Without checksums, only
-  /// the bytes of these elements are read; with checksums, all chunks that contain them.
-  /// @{
-  void read_range(const TensorInfo& tensor, std::int64_t begin, std::int64_t count, float* out) const;
-  void read_range(const TensorInfo& tensor, std::int64_t begin, std::int64_t count, double* out) const;
-  /// @}
+  /// Reads elements [begin, begin + count) of a tensor, converted from F64, F32, BF16 or F16. T: float or double.
+  /// Without checksums, only the bytes of these elements are read; with checksums, all chunks that contain them.
+  template <class T>
+  void read_range(const TensorInfo& tensor, std::int64_t begin, std::int64_t count, T* out) const;
 
  private:
-  template <class T>
-  void read_as(const TensorInfo& tensor, std::int64_t begin, std::int64_t count, T* out) const;
-
   std::filesystem::path path_;
   std::shared_ptr<const FileSums> sums_;
   FileDescriptor file_;

@@ -55,7 +55,8 @@ class WeightFiles {
 };
 
 /// Returns whether a folder contains weight files, valid or not. Throws InputError, which reports the file and a
-/// remedy, if the folder has no readable weights but a file that may contain weights in another form.
+/// remedy, if it has no such files but it, or a folder at most three levels in it, contains a file that may be weights
+/// in another form (shards without an index, PyTorch's files, GGUF, a Git LFS pointer, an incomplete download).
 bool holds_weights(const std::filesystem::path& folder);
 
 }  // namespace fsdp::checkpoint

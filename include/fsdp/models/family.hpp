@@ -3,12 +3,11 @@
 /// Families of models that a LlamaConfig describes: how each differs from a Llama, in its blocks and in its
 /// config.json.
 ///
-/// To add one, write src/fsdp/models/families/NAME.cpp, and list it in src/fsdp/models/families/families.cpp. Error
-/// messages list the families from there; help texts and docs/models.md name them, too.
+/// To add one, add it to the table in src/fsdp/models/family.cpp. Error messages list the families from there; help
+/// texts and docs/models.md name them, too.
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>

@@ -40,12 +40,9 @@ std::string latest_of(const std::filesystem::path& dir, const Warn& warn) {
   return {};
 }
 
-std::vector<std::filesystem::path> entries_of(const std::filesystem::path& dir) {
-  std::vector<std::filesystem::path> entries;
+std::vector<std::filesystem::path> listed(const std::filesystem::path& dir) {
   std::error_code error;
-  std::filesystem::directory_iterator each(dir, error);
-  for (; !error && each != std::filesystem::directory_iterator(); each.increment(error))
-    entries.push_back(each->path());
+  std::vector<std::filesystem::path> entries = entries_of(dir, error);
   if (error) throw FileError(message(dir.string(), ": cannot be listed: ", error.message()), error.value());
   return entries;
 }
@@ -68,7 +65,7 @@ std::int64_t step_of(std::string_view name) {
 std::vector<std::filesystem::path> finished(const std::filesystem::path& dir, const Warn& warn) {
   std::vector<std::tuple<std::int64_t, bool, std::filesystem::path>> found;
   std::error_code error;
-  for (std::filesystem::path& path : entries_of(dir)) {
+  for (std::filesystem::path& path : listed(dir)) {
     const std::string name = path.filename().string();
     const std::int64_t step = step_of(name);
     if (step >= 0 && std::filesystem::is_directory(path, error))
@@ -104,7 +101,7 @@ void rename_over(const std::filesystem::path& from, const std::filesystem::path&
 
 void tidy(const std::filesystem::path& dir) {
   std::error_code error;
-  for (const std::filesystem::path& path : entries_of(dir)) {
+  for (const std::filesystem::path& path : listed(dir)) {
     const std::string name = path.filename().string();
     if (step_of(name) >= 0 && name.ends_with(aside)) {
       const std::filesystem::path place = dir / name.substr(0, name.size() - aside.size());

@@ -72,19 +72,17 @@ struct Reader {
   std::size_t keys = 0;
 
   bool has(const char* key, bool = true) const { return object.contains(key); }
-  void operator()(const char* key, std::uint64_t& value) {
-    require<InputError>(has(key) && read(object.at(key), value), source, ": \"", key,
-                        "\" must be a whole number that is not negative");
+  template <class T>
+  void operator()(const char* key, T& value) {
+    require<InputError>(has(key) && read(object.at(key), value), source, ": \"", key, "\" must be a ",
+                        std::is_same_v<T, std::string> ? "string" : "whole number that is not negative");
     ++keys;
   }
+
   void operator()(const char* key, std::int64_t& value) {
     std::uint64_t number = 0;
     (*this)(key, number);
     require<InputError>(read(object.at(key), value), source, ": \"", key, "\" is too large");
-  }
-  void operator()(const char* key, std::string& value) {
-    require<InputError>(has(key) && read(object.at(key), value), source, ": \"", key, "\" must be a string");
-    ++keys;
   }
   template <class T>
   void operator()(const char* key, T& value, std::string_view holds) {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <string>
 #include <string_view>
+#include <system_error>
 
 #include <nlohmann/json.hpp>
 
@@ -16,7 +16,7 @@
 #include "../core/json/strict_json.hpp"
 #include "../core/paths.hpp"
 #include "../core/prefixed.hpp"
-#include "named_instead.hpp"
+#include "../core/split.hpp"
 
 namespace fsdp {
 namespace {
@@ -162,33 +162,38 @@ void require_supported(const Keys& keys, const Family& family) {
                       ": \"quantization_config\" is set; only float32, float16 and bfloat16 weights are read");
 }
 
-constexpr std::array known_keys = {"architectures",
-                                   "model_type",
-                                   "hidden_act",
-                                   "hidden_size",
-                                   "num_hidden_layers",
-                                   "num_attention_heads",
-                                   "num_key_value_heads",
-                                   "head_dim",
-                                   "intermediate_size",
-                                   "vocab_size",
-                                   "max_position_embeddings",
-                                   "rms_norm_eps",
-                                   "rope_theta",
-                                   "rope_scaling",
-                                   "rope_parameters",
-                                   "partial_rotary_factor",
-                                   "attention_bias",
-                                   "mlp_bias",
-                                   "tie_word_embeddings",
-                                   "torch_dtype",
-                                   "dtype",
-                                   "use_sliding_window",
-                                   "sliding_window",
-                                   "max_window_layers",
-                                   "layer_types",
-                                   "lora",
-                                   "quantization_config"};
+/// Keys that are read or checked here, so that `other_keys` does not contain them.
+constexpr std::string_view known_keys =
+    "architectures model_type hidden_act hidden_size num_hidden_layers num_attention_heads num_key_value_heads "
+    "head_dim "
+    "intermediate_size vocab_size max_position_embeddings rms_norm_eps rope_theta rope_scaling rope_parameters "
+    "partial_rotary_factor attention_bias mlp_bias tie_word_embeddings torch_dtype dtype use_sliding_window "
+    "sliding_window max_window_layers layer_types lora quantization_config";
+
+/// Returns the last entry of a folder, in the order of names, that matches; empty if there is none.
+template <class Matches>
+std::filesystem::path last_in(const std::filesystem::path& folder, Matches matches) {
+  std::filesystem::path last;
+  std::error_code error;
+  for (const std::filesystem::path& entry : entries_of(folder, error))
+    if (matches(entry)) last = std::max(last, entry);
+  return last;
+}
+
+/// For a folder without config.json: returns a likely reason why it was given, and the path to give instead; empty if
+/// no reason is known.
+std::string named_instead(const std::filesystem::path& folder) {
+  if (path_exists(folder / "adapter_config.json"))
+    return "it holds adapters: give the folder of their model, and this one for its adapters";
+  const auto snapshot =
+      last_in(folder / "snapshots", [](const auto& entry) { return path_exists(entry / "config.json"); });
+  if (!snapshot.empty()) return "it is a repository in a cache of downloads: name its snapshot " + snapshot.string();
+  const auto step = last_in(folder, [](const auto& entry) {
+    const std::string name = entry.filename().string();
+    return name.starts_with("step-") && name.find('.') == name.npos;
+  });
+  return step.empty() ? "" : "it is a directory of checkpoints: name one, such as " + step.string();
+}
 
 }  // namespace
 
@@ -228,7 +233,7 @@ LlamaConfig LlamaConfig::parse(std::string_view text, const std::string& source)
     config.rope.validate(RopeConfig::Naming::keys);
     config.validate();
   });
-  for (const char* const key : known_keys) object.erase(key);
+  for (const std::string_view key : split_at(known_keys, ' ')) object.erase(std::string(key));
   config.other_keys = object.dump();
   return config;
 }
@@ -236,10 +241,8 @@ LlamaConfig LlamaConfig::parse(std::string_view text, const std::string& source)
 LlamaConfig LlamaConfig::read(const std::filesystem::path& folder) {
   const std::filesystem::path path = folder / "config.json";
   require_folder(folder);
-  if (!entry_exists(path)) {
-    const std::string instead = named_instead(folder);
-    require<InputError>(instead.empty(), folder.string(), " has no config.json; ", instead);
-  }
+  const std::string instead = entry_exists(path) ? "" : named_instead(folder);
+  require<InputError>(instead.empty(), folder.string(), " has no config.json; ", instead);
   return parse(read_small_file(path, most_config_bytes), path.string());
 }
 
