@@ -12,6 +12,7 @@
 #include <system_error>
 #include <tuple>
 
+#include <tessera/fsdp/checkpoint/inspect.hpp>
 #include <tessera/fsdp/core/error.hpp>
 
 #include "../core/json/strict_json.hpp"
@@ -62,7 +63,7 @@ std::int64_t step_of(std::string_view name) {
   return parsed<std::int64_t>(name).value_or(-1);
 }
 
-std::vector<std::filesystem::path> finished(const std::filesystem::path& dir, const Warn& warn) {
+std::vector<std::filesystem::path> steps_in(const std::filesystem::path& dir, const Warn& warn) {
   std::vector<std::tuple<std::int64_t, bool, std::filesystem::path>> found;
   std::error_code error;
   for (std::filesystem::path& path : listed(dir)) {
@@ -118,7 +119,7 @@ void tidy(const std::filesystem::path& dir) {
 void remove_older(const std::filesystem::path& dir, std::int64_t newest, std::int64_t keep,
                   std::span<const std::filesystem::path> spared) {
   std::int64_t kept = 0;
-  for (const std::filesystem::path& path : finished(dir)) {
+  for (const std::filesystem::path& path : steps_in(dir)) {
     const std::string name = path.filename().string();
     std::error_code error;
     const auto is_path = [&](const auto& other) { return std::filesystem::equivalent(path, other, error); };
