@@ -16,11 +16,10 @@
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/models/lora_config.hpp>
 
-#include "../core/json/json_keys.hpp"
 #include "../core/json/strict_json.hpp"
 #include "../core/paths.hpp"
 #include "../core/prefixed.hpp"
-#include "../core/split.hpp"
+#include "../core/strings.hpp"
 
 namespace fsdp {
 namespace {

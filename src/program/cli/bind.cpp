@@ -6,9 +6,9 @@
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/models/llama_config.hpp>
 #include <tessera/fsdp/plan/cluster.hpp>
+#include <tessera/trainer/flags/flag_values.hpp>
 #include <tessera/trainer/flags/model_choice.hpp>
-#include <tessera/trainer/flags/offload_flag.hpp>
-#include <tessera/trainer/flags/ranges.hpp>
+#include <tessera/trainer/flags/options.hpp>
 
 #include "../../fsdp/core/value_names.hpp"
 
