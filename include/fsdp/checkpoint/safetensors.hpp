@@ -48,6 +48,12 @@ inline std::string shape_text(std::span<const std::int64_t> shape) {
 
 inline constexpr std::int64_t piece_elements = 1 << 20;  ///< elements of a tensor that are read at once
 
+/// Limits of a file: the reader rejects files beyond them, and the writer does not produce them.
+/// @{
+inline constexpr std::int64_t most_header_bytes = 25'000'000;  ///< as huggingface_hub; the format allows 100 MB
+inline constexpr std::size_t most_rank = 8;                    ///< number of extents of a tensor
+/// @}
+
 /// A tensor in a file.
 struct TensorInfo {
   std::string name = {};

@@ -36,9 +36,7 @@ struct Family {
   bool has_mlp_bias = false;        ///< the same for `mlp_bias`
 };
 
-/// Returns all families, with the Llama first.
-std::span<const Family* const> families();
-/// Returns the names of all families.
+/// Returns the names of all families, with the Llama first.
 std::vector<std::string> family_names();
 /// Returns the names of the families that match a predicate, such as "mistral, qwen2 or qwen3"; `conjunction` precedes
 /// the last one.

@@ -19,7 +19,6 @@
 #include "../core/prefixed.hpp"
 #include "../core/tensor_name.hpp"
 #include "file_sums.hpp"
-#include "safetensors_limits.hpp"
 
 namespace fsdp::checkpoint {
 namespace {

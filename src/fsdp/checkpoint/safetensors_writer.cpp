@@ -19,7 +19,6 @@
 #include "../core/tensor_name.hpp"
 #include "file_sums.hpp"
 #include "posix.hpp"
-#include "safetensors_limits.hpp"
 
 namespace fsdp::checkpoint {
 
