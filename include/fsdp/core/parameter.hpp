@@ -21,7 +21,6 @@ namespace fsdp {
 
 /// Initial values of a parameter.
 struct Initial {
-  /// Kinds of initial values.
   enum class Kind : std::uint8_t { normal, zeros, ones };
   Kind kind = Kind::normal;
   double deviation = 0.02;  ///< standard deviation of normal values; their mean is 0
@@ -104,8 +103,7 @@ struct Field {
 
   /// Returns the placeholder for a disabled parameter.
   static Field absent() { return {.name = "", .shape = {0}}; }
-  /// Returns false for absent().
-  bool present() const { return name[0] != '\0'; }
+  bool present() const { return name[0] != '\0'; }  ///< false for absent()
 };
 
 }  // namespace fsdp

@@ -34,19 +34,6 @@ consteval bool check_text() {
   return true;
 }
 
-/// Whether the name of a policy without a static text(), if it exists, is a text.
-template <class P>
-consteval bool check_name() {
-  static_assert(
-      !has_name<P>() ||
-          requires {
-            std::string_view(P::name);
-            requires !std::is_member_pointer_v<decltype(&P::name)>;
-          },
-      "fsdp: a policy has a name that is no text; make it static constexpr std::string_view name");
-  return true;
-}
-
 }  // namespace detail
 
 /// Returns the type's name as the compiler prints it, such as "mine::Strategy".
@@ -66,7 +53,13 @@ std::string policy_text() {
   if constexpr (requires { std::string(P::text()); }) {
     return std::string(P::text());
   } else {
-    static_assert(detail::check_name<P>());
+    static_assert(
+        !detail::has_name<P>() ||
+            requires {
+              std::string_view(P::name);
+              requires !std::is_member_pointer_v<decltype(&P::name)>;
+            },
+        "fsdp: a policy has a name that is no text; make it static constexpr std::string_view name");
     if constexpr (requires { std::string_view(P::name); })
       return std::string(P::name);
     else
