@@ -24,14 +24,16 @@
 
 namespace fsdp::nn {
 
-/// Rows [begin, end).
-struct RowRun {
+/// Rows [begin, end) of a batch.
+struct RowRange {
   std::int64_t begin = 0;
   std::int64_t end = 0;
 
-  std::int64_t rows() const { return end - begin; }
-  friend bool operator==(const RowRun&, const RowRun&) = default;
+  constexpr std::int64_t rows() const { return end - begin; }
+  friend constexpr bool operator==(const RowRange&, const RowRange&) = default;
 };
+
+using RowRun = RowRange;
 
 using RowRuns = std::vector<RowRun>;
 
@@ -147,14 +149,6 @@ concept Batch = std::copyable<B> && requires(const B batch, Context<L>& context)
   { batch.pattern() == batch.pattern() } -> std::convertible_to<bool>;
   batch.upload(context).input;
   batch.upload(context).targets;
-};
-
-/// Rows [begin, end) of a batch.
-struct RowRange {
-  std::int64_t begin = 0;
-  std::int64_t end = 0;
-
-  friend constexpr bool operator==(const RowRange&, const RowRange&) = default;
 };
 
 /// Returns the rows of part `part` of `parts`: [rows part / parts, rows (part + 1) / parts), rounded down. The sizes of

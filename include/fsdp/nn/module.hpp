@@ -18,6 +18,7 @@
 #include <tessera/fsdp/core/tensor.hpp>
 #include <tessera/fsdp/device/documents.hpp>
 #include <tessera/fsdp/device/memory.hpp>
+#include <tessera/fsdp/device/operation.hpp>
 #include <tessera/fsdp/nn/tile_plans.hpp>
 #include <tessera/fsdp/precision/policies.hpp>
 
@@ -78,6 +79,10 @@ struct Context {
   /// Lets pending communication make progress; long loops call it between matmuls.
   void progress() const {
     if (poll != nullptr) poll(poll_state);
+  }
+  template <class Operation>
+  void enqueue(const Operation& operation) const {
+    device::enqueue(stream, operation);
   }
   /// Allocates memory that lives until this unit's backward is done.
   template <class T>

@@ -57,14 +57,14 @@ void project(Context<L>& context, Tensor<const typename L::Compute> x,
   using Compute = typename L::Compute;
   const Tensor<C> all = adjacent(weights) ? side_by_side(y) : Tensor<C>();
   if (all.data() != nullptr) {
-    device::enqueue(context.stream, device::Matmul<Compute, C>{
-                                        .a = x, .b = device::transposed(stacked(weights)), .c = all, .write = write});
+    context.enqueue(
+        device::Matmul<Compute, C>{.a = x, .b = device::transposed(stacked(weights)), .c = all, .write = write});
     return;
   }
   for (std::size_t i = 0; i < N; ++i)
     if (weights[i].data() != nullptr)
-      device::enqueue(context.stream, device::Matmul<Compute, C>{
-                                          .a = x, .b = device::transposed(weights[i]), .c = y[i], .write = write});
+      context.enqueue(
+          device::Matmul<Compute, C>{.a = x, .b = device::transposed(weights[i]), .c = y[i], .write = write});
 }
 
 /// dx (+)= sum of dy_i W_i: dy_i [T, out_i], dx [T, in]. Skips absent weights.
@@ -75,13 +75,12 @@ void project_backward_input(Context<L>& context, const std::array<D, N>& dy,
   using Compute = typename L::Compute;
   const D all = adjacent(weights) ? side_by_side(dy) : D();
   if (all.data() != nullptr) {
-    device::enqueue(context.stream,
-                    device::Matmul<Compute, C>{.a = all, .b = stacked(weights), .c = dx, .write = write});
+    context.enqueue(device::Matmul<Compute, C>{.a = all, .b = stacked(weights), .c = dx, .write = write});
     return;
   }
   for (std::size_t i = 0; i < N; ++i) {
     if (weights[i].data() == nullptr) continue;
-    device::enqueue(context.stream, device::Matmul<Compute, C>{.a = dy[i], .b = weights[i], .c = dx, .write = write});
+    context.enqueue(device::Matmul<Compute, C>{.a = dy[i], .b = weights[i], .c = dx, .write = write});
     write = Write::accumulate;
   }
 }
@@ -94,9 +93,9 @@ void multiply_by_slice(Context<L>& context, Tensor<const typename L::Compute> x,
   using Compute = typename L::Compute;
   typename L::Frame frame(context.arena);
   const auto wide = frame.template allocate<float>(y.shape());  // [t, c]
-  device::enqueue(context.stream, device::Matmul<Compute, float>{.a = x, .b = weight, .c = wide});
+  context.enqueue(device::Matmul<Compute, float>{.a = x, .b = weight, .c = wide});
   context.progress();
-  device::enqueue(context.stream, device::Copy<float, C>{.x = wide, .y = y});
+  context.enqueue(device::Copy<float, C>{.x = wide, .y = y});
 }
 
 /// dW_i (+)= dy_i^T x, stored as type Accumulate; skips frozen weights.
@@ -116,16 +115,14 @@ void project_backward_weight(Context<L>& context, const std::array<Tensor<const 
   if (all.data() != nullptr) {
     Write write = Write::overwrite;
     for (const auto& gradient : gradients) write = gradient.next();
-    device::enqueue(context.stream, device::Matmul<Compute, Accumulate>{
-                                        .a = device::transposed(all), .b = x, .c = stacked(tensors), .write = write});
+    context.enqueue(device::Matmul<Compute, Accumulate>{
+        .a = device::transposed(all), .b = x, .c = stacked(tensors), .write = write});
     return;
   }
   for (std::size_t i = 0; i < N; ++i)
     if (gradients[i].wanted())
-      device::enqueue(
-          context.stream,
-          device::Matmul<Compute, Accumulate>{
-              .a = device::transposed(dy[i]), .b = x, .c = gradients[i].tensor, .write = gradients[i].next()});
+      context.enqueue(device::Matmul<Compute, Accumulate>{
+          .a = device::transposed(dy[i]), .b = x, .c = gradients[i].tensor, .write = gradients[i].next()});
 }
 
 /// Call it before a gradient is written in parts, some of which may be written twice. Zeroes the gradient if the next
@@ -133,7 +130,7 @@ void project_backward_weight(Context<L>& context, const std::array<Tensor<const 
 template <class L>
 void write_in_parts(Context<L>& context, const GradientView<typename L::Accumulate>& gradient) {
   if (gradient.wanted() && gradient.next() == Write::overwrite)
-    device::enqueue(context.stream, device::Fill<typename L::Accumulate>{.y = gradient.tensor});
+    context.enqueue(device::Fill<typename L::Accumulate>{.y = gradient.tensor});
 }
 
 }  // namespace fsdp::nn
