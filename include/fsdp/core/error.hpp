@@ -63,4 +63,14 @@ void require(bool holds, const Parts&... parts) {
     throw E(message(parts...));
 }
 
+/// Returns f(); adds `prefix` to the message if f throws InputError.
+template <class F>
+auto prefixed(const std::string& prefix, F f) {
+  try {
+    return f();
+  } catch (const InputError& error) {
+    throw InputError(prefix + error.what());
+  }
+}
+
 }  // namespace fsdp

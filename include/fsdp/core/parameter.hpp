@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <tessera/fsdp/core/lists.hpp>
@@ -52,6 +53,10 @@ struct StepOptions {
 
   friend constexpr bool operator==(const StepOptions&, const StepOptions&) = default;
 };
+
+/// Throws InputError "`where`: ..." unless a safetensors file can contain a tensor of this name: 1 to 512 bytes of
+/// UTF-8 without control characters, and not the key of the file's metadata.
+void require_tensor_name(std::string_view name, std::string_view where);
 
 /// A tensor of a unit. Its name is its identity: the same name in two units means one tensor (a tied weight), which is
 /// gathered, reduced and stored once.

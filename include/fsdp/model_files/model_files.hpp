@@ -28,6 +28,14 @@ namespace fsdp::checkpoint {
 inline constexpr const char* adapter_config_name = "adapter_config.json";
 inline constexpr const char* adapter_weights_name = "adapter_model.safetensors";
 
+/// Opens the weights in a folder of adapters, without the model that they belong to. Throws InputError, also if the
+/// folder contains weights only in another form.
+SafetensorsFile open_adapter_weights(const std::filesystem::path& folder);
+
+/// Throws InputError unless a file contains pairs of A and B with the config's rank, only for modules that match a
+/// target, and at least one pair for each target.
+void check_adapters(const SafetensorsFile& file, const LoraConfig& lora);
+
 /// The opened and checked weights of adapters.
 class AdapterFiles {
  public:

@@ -13,11 +13,10 @@
 #include <tessera/fsdp/core/checked.hpp>
 #include <tessera/fsdp/core/dtype.hpp>
 #include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/parameter.hpp>
 
 #include "../core/json/strict_json.hpp"
 #include "../core/magics.hpp"
-#include "../core/prefixed.hpp"
-#include "../core/tensor_name.hpp"
 #include "file_sums.hpp"
 
 namespace fsdp::checkpoint {

@@ -15,8 +15,8 @@
 #include <tessera/fsdp/checkpoint/safetensors.hpp>
 #include <tessera/fsdp/core/checked.hpp>
 #include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/parameter.hpp>
 
-#include "../core/tensor_name.hpp"
 #include "file_sums.hpp"
 #include "posix.hpp"
 

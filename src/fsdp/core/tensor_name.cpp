@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tensor_name.hpp"
+#include <tessera/fsdp/core/parameter.hpp>
 
 #include <algorithm>
 #include <cstddef>

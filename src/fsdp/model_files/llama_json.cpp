@@ -14,7 +14,6 @@
 
 #include "../core/json/strict_json.hpp"
 #include "../core/paths.hpp"
-#include "../core/prefixed.hpp"
 #include "../core/strings.hpp"
 
 namespace fsdp {

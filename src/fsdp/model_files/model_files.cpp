@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -12,17 +13,45 @@
 
 #include "../checkpoint/listed_weights.hpp"
 #include "../core/paths.hpp"
-#include "adapter_weights.hpp"
 
 namespace fsdp::checkpoint {
 namespace {
 
 constexpr std::string_view peft_prefix = "base_model.model.";
 constexpr std::string_view weight_suffix = ".weight";
+/// Suffixes that follow a module's name in the names of its adapters.
+constexpr std::string_view a_suffix = ".lora_A.weight", b_suffix = ".lora_B.weight";
 
 std::vector<NamedShape> renamed(std::vector<NamedShape> parameters) {
   for (NamedShape& parameter : parameters) parameter.name = peft_name(parameter.name);
   return parameters;
+}
+
+/// Throws InputError unless a tensor is the matrix A or B of a module that the config adapts. Returns the module's
+/// name.
+std::string module_of(const SafetensorsFile& file, const TensorInfo& tensor, const LoraConfig& lora) {
+  const std::string where = message(file.path().string(), ": tensor \"", tensor.name, "\" ");
+  const std::string prefix = peft_name("");
+  const bool is_a = tensor.name.ends_with(a_suffix), is_b = tensor.name.ends_with(b_suffix);
+  require<InputError>(tensor.name.starts_with(prefix) && (is_a || is_b), where, "is no adapter's; those are called ",
+                      prefix, "MODULE", a_suffix, " and ", b_suffix);
+  std::string module = tensor.name.substr(
+      prefix.size(), tensor.name.size() - std::min(tensor.name.size(), prefix.size() + a_suffix.size()));
+  require<InputError>(lora.targets_projection(module), where, "is of a module that \"target_modules\" of ",
+                      adapter_config_name, " does not name");
+  require<InputError>(tensor.shape.size() == 2 && tensor.shape[is_a ? 0 : 1] == lora.rank, where, "has shape ",
+                      shape_text(tensor.shape), ", and ", adapter_config_name, " says \"r\": ", lora.rank);
+  require<InputError>(is_weight_type(tensor.dtype), where, "is ", tensor.dtype,
+                      "; weights must be F32, BF16, F16 or F64");
+  const std::string other = message(prefix, module, is_a ? b_suffix : a_suffix);
+  require<InputError>(file.find(other) != nullptr, where, "stands alone: the file lacks \"", other, "\"");
+  return module;
+}
+
+/// Warns if the folder contains adapters next to its weights.
+void warn_of_adapters(const std::filesystem::path& folder, const Warn& warn) {
+  if (warn && path_exists(folder / adapter_config_name))
+    warn(message(folder.string(), ": holds adapters as well, which are not read; name them by --adapter"));
 }
 
 }  // namespace
@@ -64,15 +93,23 @@ std::string adapter_config(const LoraConfig& lora, std::span<const NamedShape> p
   return lora.write(modules, others);
 }
 
-namespace {
-
-/// Warns if the folder contains adapters next to its weights.
-void warn_of_adapters(const std::filesystem::path& folder, const Warn& warn) {
-  if (warn && path_exists(folder / adapter_config_name))
-    warn(message(folder.string(), ": holds adapters as well, which are not read; name them by --adapter"));
+SafetensorsFile open_adapter_weights(const std::filesystem::path& folder) {
+  for (const char* const other : {"adapter_model.bin", "adapter_model.pt", "adapters.safetensors"})
+    require<InputError>(path_exists(folder / adapter_weights_name) || !path_exists(folder / other), folder.string(),
+                        ": holds ", other, ", which is not read, and no ", adapter_weights_name,
+                        "; save the adapters with PEFT's save_pretrained, which writes that");
+  return SafetensorsFile(folder / adapter_weights_name);
 }
 
-}  // namespace
+void check_adapters(const SafetensorsFile& file, const LoraConfig& lora) {
+  std::set<std::string> modules;
+  for (const TensorInfo& tensor : file.tensors()) modules.insert(module_of(file, tensor, lora));
+  for (const std::string& pattern : lora.patterns())
+    require<InputError>(
+        std::ranges::any_of(modules, [&](const std::string& module) { return LoraConfig::matches(pattern, module); }),
+        file.path().string(), ": holds nothing for \"", pattern, "\", which \"target_modules\" of ",
+        adapter_config_name, " names");
+}
 
 ModelFiles open_model(const std::filesystem::path& folder, const ReadModelListing& read, const Warn& warn,
                       const std::filesystem::path& adapter) {
