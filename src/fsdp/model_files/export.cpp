@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
-#include <memory>
 #include <optional>
 #include <system_error>
 #include <utility>
@@ -73,12 +72,16 @@ class TemporaryFolder {
   bool kept_ = false;
 };
 
+std::int64_t bytes_of(const NamedShape& tensor, DType dtype) {
+  return checked_multiply(elements_of(tensor.shape), size_of(dtype));
+}
+
 /// Splits tensors into files, in order: starts a new file if the next tensor would make one too large.
 std::vector<std::vector<NamedShape>> cut(const std::vector<NamedShape>& tensors, const ExportOptions& options) {
   std::vector<std::vector<NamedShape>> files(1);
   std::int64_t bytes = 0;
   for (const NamedShape& tensor : tensors) {
-    const std::int64_t own = checked_multiply(elements_of(tensor.shape), size_of(options.dtype));
+    const std::int64_t own = bytes_of(tensor, options.dtype);
     if (!files.back().empty() && own > options.shard_bytes - bytes) {
       files.emplace_back();
       bytes = 0;
@@ -109,56 +112,24 @@ std::string config_of(const std::filesystem::path& folder, DType dtype) {
   return object.dump(2) + "\n";
 }
 
-/// The tensors to write, with their names in the files, and a function that reads a range of the i-th tensor. It throws
-/// InputError for a value that is not finite, which a merge of finite values can also produce.
-struct Content {
-  std::vector<NamedShape> tensors;
-  std::function<void(std::size_t i, std::int64_t begin, std::int64_t count, float* out)> read;
-  /// Merged weights if all weights are written; null if only adapters are.
-  std::shared_ptr<const MergedWeights> merged = {};
+/// Reads a range of a tensor. Throws InputError for a value that is not finite, which a merge of finite values can also
+/// produce.
+using Read = std::function<void(const NamedShape& tensor, std::int64_t begin, std::int64_t count, float* out)>;
 
-  std::int64_t bytes(DType dtype) const {
-    std::int64_t sum = 0;
-    for (const NamedShape& tensor : tensors) sum += checked_multiply(elements_of(tensor.shape), size_of(dtype));
-    return sum;
-  }
-};
-
-/// Writes the tensors of a file; they start at index `first` of the content.
-void write_tensors(const Content& content, std::size_t first, SharedFile& file,
+/// Writes all tensors of a file, which may have other names there.
+void write_tensors(const std::vector<NamedShape>& tensors, const Read& read, SharedFile file,
                    const std::function<void(std::int64_t)>& written) {
   std::vector<float> piece;
-  for (std::size_t i = 0; i < file.plan().tensors.size(); ++i) {
-    const std::int64_t elements = elements_of(file.plan().tensors[i].shape);
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const std::int64_t elements = elements_of(tensors[i].shape);
     for (std::int64_t begin = 0; begin < elements; begin += piece_elements) {
       piece.resize(static_cast<std::size_t>(std::min(piece_elements, elements - begin)));
-      content.read(first + i, begin, std::ssize(piece), piece.data());
+      read(tensors[i], begin, std::ssize(piece), piece.data());
       file.write_range(i, begin, piece);
       written(std::ssize(piece) * size_of(file.plan().dtype));
     }
   }
   file.finish();
-}
-
-/// Returns the content to export: only the adapters if the model has adapters and `merge` is false; else all weights,
-/// with the adapters merged into them.
-Content content_of(const ModelFiles& model, const std::filesystem::path& from, const ExportOptions& options) {
-  if (model.listing.lora && !options.merge) {
-    const std::vector<NamedShape> adapters = only(model.listing.parameters, true);
-    std::vector<NamedShape> named = adapters;
-    for (NamedShape& tensor : named) tensor.name = peft_name(tensor.name);
-    return {std::move(named), [&model, adapters](std::size_t i, std::int64_t begin, std::int64_t count, float* out) {
-              model.read_finite(adapters[i].name, begin, count, out);
-            }};
-  }
-  const std::vector<NamedShape> tensors = only(model.listing.parameters, false);
-  const std::string adapter = options.adapter.empty() ? from.string() : options.adapter.string();
-  const auto merged = std::make_shared<MergedWeights>(model, adapter, options.dtype);
-  return {tensors,
-          [tensors, merged](std::size_t i, std::int64_t begin, std::int64_t count, float* out) {
-            merged->read_finite(tensors[i], begin, count, out);
-          },
-          merged};
 }
 
 /// Returns the side files; files in the folder `asked` take precedence over the model's.
@@ -179,24 +150,24 @@ FileError with_advice(const FileError& error) {
 }
 
 /// Writes all files of an export into an existing folder.
-void write_model(const ModelFiles& model, const Content& content, const SideFiles& side_files,
-                 const ExportOptions& options, const std::filesystem::path& folder, const ExportProgress& progress,
-                 Exported& result) {
-  const bool adapters = model.listing.lora && !options.merge;
-  using Files = std::vector<std::vector<NamedShape>>;
-  const Files files = adapters ? Files{content.tensors} : cut(content.tensors, options);
+void write_model(const ModelListing& listing, const std::vector<NamedShape>& tensors, bool adapters, const Read& read,
+                 const SideFiles& side_files, const ExportOptions& options, const std::filesystem::path& folder,
+                 const ExportProgress& progress, Exported& result) {
+  const auto files = adapters ? std::vector(1, tensors) : cut(tensors, options);
   nlohmann::ordered_json map = nlohmann::ordered_json::object();
   std::int64_t done = 0;
-  std::size_t first = 0;
   for (std::size_t i = 0; i < files.size(); ++i) {
     const std::string name = adapters ? adapter_weights_name : file_name(i, files.size());
-    for (const NamedShape& tensor : files[i]) map[tensor.name] = name;
-    SharedFile file = SharedFile::create(folder / name, plan_file(files[i], {{"format", "pt"}}, options.dtype));
-    write_tensors(content, first, file, [&](std::int64_t bytes) {
+    std::vector<NamedShape> stored = files[i];
+    for (NamedShape& tensor : stored) {
+      if (adapters) tensor.name = peft_name(tensor.name);
+      map[tensor.name] = name;
+    }
+    FilePlan plan = plan_file(std::move(stored), {{"format", "pt"}}, options.dtype);
+    write_tensors(files[i], read, SharedFile::create(folder / name, std::move(plan)), [&](std::int64_t bytes) {
       done += bytes;
       if (progress) progress(done, result.bytes);
     });
-    first += files[i].size();
   }
   result.files = files.size();
   if (files.size() > 1) {
@@ -204,7 +175,7 @@ void write_model(const ModelFiles& model, const Content& content, const SideFile
     write_new_file(folder / index_name, index.dump(2) + "\n");
   }
   if (adapters)
-    write_new_file(folder / adapter_config_name, adapter_config(*model.listing.lora, model.listing.parameters));
+    write_new_file(folder / adapter_config_name, adapter_config(*listing.lora, listing.parameters));
   else
     write_new_file(folder / config_name, config_of(result.from, options.dtype));
   for (const auto& [name, text] : side_files) {
@@ -225,16 +196,24 @@ Exported export_model(const ExportOptions& options, const ReadModelListing& read
   require<InputError>(!options.merge || model.listing.lora, "export: merging: ", result.from.string(),
                       " has no adapters; leave it out, or give their folder");
   const SideFiles side_files = side_files_of(result.from, options.files_from);
-  const Content content = content_of(model, result.from, options);
-  result.bytes = content.bytes(options.dtype);
+  const bool adapters = model.listing.lora && !options.merge;  // else all weights, with the adapters merged into them
+  const std::vector<NamedShape> tensors = only(model.listing.parameters, adapters);
+  MergedWeights merged(model, (options.adapter.empty() ? result.from : options.adapter).string(), options.dtype);
+  const Read read_finite = [&](const NamedShape& tensor, std::int64_t begin, std::int64_t count, float* out) {
+    if (adapters)
+      model.read_finite(tensor.name, begin, count, out);
+    else
+      merged.read_finite(tensor, begin, count, out);
+  };
+  for (const NamedShape& tensor : tensors) result.bytes += bytes_of(tensor, options.dtype);
   const std::optional<std::int64_t> left = bytes_left(options.to);
   require<InputError>(!left || result.bytes <= *left, options.to.string(), ": takes ", result.bytes,
                       " bytes and its disk has ", left.value_or(0),
                       " left: No space left on device. Make room, or choose another folder");
   try {
     TemporaryFolder folder(options.to);
-    write_model(model, content, side_files, options, folder.path(), progress, result);
-    if (options.merge) result.merge = content.merged->effect();
+    write_model(model.listing, tensors, adapters, read_finite, side_files, options, folder.path(), progress, result);
+    if (options.merge) result.merge = merged.effect();
     if (progress) progress(result.bytes, result.bytes);  // last opportunity to cancel
     folder.name();
   } catch (const FileError& error) {
