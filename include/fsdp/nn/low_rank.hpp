@@ -104,13 +104,9 @@ class LowRankPath {
     const auto u = frame.template allocate<Compute>({x.rows(), paths_.columns()});  // [t, n r]
     make_u(x, u);
     if (const Tensor<Y> all = beside(y); all.data() != nullptr)
-      return context_->enqueue(device::Matmul<Compute, Y>{
-          .a = u, .b = device::transposed(diagonal_b(frame, y)), .c = all, .write = Write::accumulate});
+      return multiply(*context_, u, device::transposed(diagonal_b(frame, y)), all, Write::accumulate);
     for_each([&](std::size_t i, std::int64_t begin, std::int64_t end) {
-      context_->enqueue(device::Matmul<Compute, Y>{.a = u.slice_columns(begin, end),
-                                                   .b = device::transposed(weights_.b[i]),
-                                                   .c = y[i],
-                                                   .write = Write::accumulate});
+      multiply(*context_, u.slice_columns(begin, end), device::transposed(weights_.b[i]), y[i], Write::accumulate);
     });
   }
 
@@ -123,10 +119,10 @@ class LowRankPath {
     const auto du = outer.template allocate<Compute>({rows, paths_.columns()});  // [t, n r]
     if (const Tensor<const Compute> all = beside(dy); all.data() != nullptr) {
       typename L::Frame frame(context_->arena);
-      context_->enqueue(device::Matmul<Compute>{.a = all, .b = diagonal_b(frame, dy), .c = du});
+      multiply(*context_, all, diagonal_b(frame, dy), du);
     } else {
       for_each([&](std::size_t i, std::int64_t begin, std::int64_t end) {
-        context_->enqueue(device::Matmul<Compute>{.a = dy[i], .b = weights_.b[i], .c = du.slice_columns(begin, end)});
+        multiply(*context_, dy[i], weights_.b[i], du.slice_columns(begin, end));
       });
     }
     scale(du);
@@ -220,11 +216,10 @@ class LowRankPath {
   void through_a(Tensor<const Compute> x, Tensor<Compute> u) const {
     const Tensor<const Compute> all = stacked_a();
     if (all.data() != nullptr)
-      context_->enqueue(device::Matmul<Compute>{.a = x, .b = device::transposed(all), .c = u});
+      multiply(*context_, x, device::transposed(all), u);
     else
       for_each([&](std::size_t i, std::int64_t begin, std::int64_t end) {
-        context_->enqueue(
-            device::Matmul<Compute>{.a = x, .b = device::transposed(weights_.a[i]), .c = u.slice_columns(begin, end)});
+        multiply(*context_, x, device::transposed(weights_.a[i]), u.slice_columns(begin, end));
       });
     scale(u);
   }
@@ -232,21 +227,16 @@ class LowRankPath {
   template <class X>
   void through_a_backward(Tensor<const Compute> du, Tensor<X> dx, Write write) const {
     const Tensor<const Compute> all = stacked_a();
-    if (all.data() != nullptr)
-      return context_->enqueue(device::Matmul<Compute, X>{.a = du, .b = all, .c = dx, .write = write});
+    if (all.data() != nullptr) return multiply(*context_, du, all, dx, write);
     for_each([&](std::size_t i, std::int64_t begin, std::int64_t end) {
-      context_->enqueue(device::Matmul<Compute, X>{.a = du.slice_columns(begin, end),
-                                                   .b = weights_.a[i],
-                                                   .c = dx,
-                                                   .write = begin == 0 ? write : Write::accumulate});
+      multiply(*context_, du.slice_columns(begin, end), weights_.a[i], dx, begin == 0 ? write : Write::accumulate);
     });
   }
   /// gradient (+)= left^T right.
   void add_product(const GradientView<Accumulate>& gradient, Tensor<const Compute> left,
                    Tensor<const Compute> right) const {
     if (!gradient.wanted()) return;
-    context_->enqueue(device::Matmul<Compute, Accumulate>{
-        .a = device::transposed(left), .b = right, .c = gradient.tensor, .write = gradient.next()});
+    multiply(*context_, device::transposed(left), right, gradient.tensor, gradient.next());
   }
   /// Returns the A of all paths as one matrix if they are adjacent in memory, else an empty tensor. A single A may be a
   /// slice of columns.

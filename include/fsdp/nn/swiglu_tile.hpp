@@ -136,7 +136,7 @@ class SwiGluTile {
     const GateUp g = take_gate_up(frame);
     const auto dh = frame.template allocate<Compute>({tokens(), columns()});  // [t, I]
     if (!tile_.kept) expand(*weights_, x, g);
-    context_->enqueue(device::Matmul<Compute>{.a = dy, .b = weights_->down, .c = dh});
+    multiply(*context_, dy, weights_->down, dh);
     context_->progress();
     backward_matmuls(*weights_, gradients, x, g, dh, dy, dx, Write::overwrite, 0);
   }
