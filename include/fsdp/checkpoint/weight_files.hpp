@@ -30,7 +30,6 @@ class WeightFiles {
   /// index lists a file that is missing or outside of the folder, or if index and shards do not list the same tensors.
   /// Files may be symbolic links to any place, as in the hub's cache.
   static WeightFiles open(const std::filesystem::path& folder, const Warn& warn = {});
-
   const std::filesystem::path& path() const { return path_; }  ///< path of the file, or of the index
   std::span<const SafetensorsFile> files() const { return files_; }
   std::vector<const TensorInfo*> tensors() const;       ///< tensors of all files, sorted by name

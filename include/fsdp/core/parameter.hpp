@@ -106,9 +106,8 @@ struct Field {
   bool joins_previous = false;
   bool adapter = false;
 
-  /// Returns the placeholder for a disabled parameter.
-  static Field absent() { return {.name = "", .shape = {0}}; }
-  bool present() const { return name[0] != '\0'; }  ///< false for absent()
+  static Field absent() { return {.name = "", .shape = {0}}; }  ///< placeholder for a disabled parameter
+  bool present() const { return name[0] != '\0'; }              ///< false for absent()
 };
 
 }  // namespace fsdp

@@ -145,17 +145,14 @@ class PolicyParts {
   }
   /// Adds a part that texts show but that is never read, since the type determines it.
   void suffix(std::string_view name, std::string_view value);
-
-  /// Returns the parts, in the order of the text.
-  const std::vector<Part>& list() const { return list_; }
+  const std::vector<Part>& list() const { return list_; }  ///< parts, in the order of the text
   /// Returns the policy's text, or its kind alone: "hybrid:2:zero3:prefetch=2" or "hybrid:K:zero3".
   std::string text(bool kind_alone = false) const;
   /// Reads the numbers from a text, whose parts after the first word may have any order. Returns false if the text
   /// belongs to another kind of policy; the numbers are then unspecified. Throws InputError if a number is too large;
   /// `what`: the source of the text, for the message.
   bool read(std::string_view text, std::string_view what);
-  /// Sets the number with a name, if the policy has one.
-  void set(std::string_view name, std::int64_t number);
+  void set(std::string_view name, std::int64_t number);  ///< sets the number with a name, if the policy has one
 
  private:
   std::vector<Part> list_;

@@ -60,11 +60,8 @@ struct LlamaConfig {
   /// Keys of a config.json that do not affect the computation, as a JSON object: the keys read from a file, or the
   /// defaults.
   std::string other_keys = R"({"bos_token_id":0,"eos_token_id":0})";
-
-  /// Whether q, k and v have biases.
-  bool biases() const;
-  /// Whether each head of q and k is normalised.
-  bool head_norms() const;
+  bool biases() const;      ///< whether q, k and v have biases
+  bool head_norms() const;  ///< whether each head of q and k is normalised
   /// Returns the sliding window of a layer; 0 if it has none.
   std::int64_t window(int layer) const { return layer < full_layers ? 0 : sliding_window; }
 
@@ -73,15 +70,9 @@ struct LlamaConfig {
   /// the key, for unsupported values (another model_type or activation, other biases, other kinds of rotary positions,
   /// quantised weights). Other keys are stored for `write`.
   static LlamaConfig parse(std::string_view json, const std::string& source);
-
-  /// Reads `folder`/config.json, of at most 1 MB.
-  static LlamaConfig read(const std::filesystem::path& folder);
-
-  /// Returns the text of a config.json that `transformers` opens, with a newline at its end.
-  std::string write() const;
-
-  /// Throws InputError for the first invalid value.
-  void validate() const;
+  static LlamaConfig read(const std::filesystem::path& folder);  ///< reads `folder`/config.json, of at most 1 MB
+  std::string write() const;  ///< text of a config.json that `transformers` opens, with a newline at its end
+  void validate() const;      ///< throws InputError for the first invalid value
   /// Returns the first pattern of the adapters' targets that matches no projection, or an empty string if all match.
   std::string unmatched_target() const;
 
@@ -137,9 +128,8 @@ struct LlamaConfig {
   static bool may_change(std::string_view name) { return name == "max_position_embeddings" || name == "lora_dropout"; }
   /// Whether this is a value of the adapters' config; adapters may be added to a model that has none.
   static bool may_be_added(std::string_view name) { return LoraConfig::may_be_added(name); }
-  /// Returns the adapters' part of the config (tessera/trainer/flags/model_choice.hpp).
+  /// Return the adapters' part of the config (tessera/trainer/flags/model_choice.hpp).
   LoraConfig& adapters() { return lora; }
-  /// The same, read-only.
   const LoraConfig& adapters() const { return lora; }
 
   /// Compares all values that the computation depends on.

@@ -74,7 +74,6 @@ struct Context {
   void (*poll)(void*) = nullptr;
   void* poll_state = nullptr;
 
-  /// Returns the number of tokens of the micro-batch.
   std::int64_t tokens() const { return sequences * sequence_length; }
   /// Lets pending communication make progress; long loops call it between matmuls.
   void progress() const {

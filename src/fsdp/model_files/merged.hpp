@@ -25,8 +25,7 @@ class MergedWeights {
   /// Reads elements [begin, begin + count) of a parameter that is not an adapter.
   void read_finite(const NamedShape& tensor, std::int64_t begin, std::int64_t count, float* out);
 
-  /// Returns the effect of the merge on all values that were read so far.
-  const MergeEffect& effect() const { return effect_; }
+  const MergeEffect& effect() const { return effect_; }  ///< on all values that were read so far
 
  private:
   void open(const NamedShape& tensor);

@@ -86,8 +86,7 @@ class Keys {
   const nlohmann::json& json() const { return *object_; }
   const std::string& source() const { return *source_; }
   const std::string& name() const { return name_; }
-  /// Returns whether the key is present, even as null.
-  bool given(const char* key) const { return object_->contains(key); }
+  bool given(const char* key) const { return object_->contains(key); }  ///< whether the key is present, even as null
   /// Returns whether the key is present and not null.
   bool has(const char* key) const { return given(key) && !at(key).is_null(); }
   const nlohmann::json& at(const char* key) const { return object_->at(key); }
