@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <tessera/fsdp/checkpoint/safetensors.hpp>
+
 #include <fcntl.h>
 #include <sys/stat.h>
 
@@ -9,9 +11,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include <tessera/fsdp/checkpoint/safetensors.hpp>
-#include <tessera/fsdp/core/checked.hpp>
-#include <tessera/fsdp/core/dtype.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/parameter.hpp>
 

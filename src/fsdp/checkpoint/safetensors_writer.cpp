@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <tessera/fsdp/checkpoint/safetensors.hpp>
+
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -12,8 +14,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include <tessera/fsdp/checkpoint/safetensors.hpp>
-#include <tessera/fsdp/core/checked.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/parameter.hpp>
 

@@ -1,14 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <tessera/fsdp/checkpoint/folder.hpp>
+
 #include <cstring>
-#include <span>
-#include <string>
 #include <system_error>
 #include <type_traits>
-#include <utility>
-#include <vector>
 
-#include <tessera/comm/ranks.hpp>
-#include <tessera/fsdp/checkpoint/folder.hpp>
 #include <tessera/fsdp/core/checked.hpp>
 #include <tessera/fsdp/core/error.hpp>
 

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <tessera/fsdp/checkpoint/weight_files.hpp>
+
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -7,13 +9,9 @@
 #include <cctype>
 #include <initializer_list>
 #include <optional>
-#include <string>
-#include <string_view>
 #include <system_error>
 #include <utility>
-#include <vector>
 
-#include <tessera/fsdp/checkpoint/weight_files.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/file.hpp>
 

@@ -1,16 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <tessera/fsdp/models/llama_config.hpp>
+
 #include <algorithm>
-#include <cstdint>
-#include <filesystem>
-#include <string>
-#include <string_view>
 #include <system_error>
 
 #include <nlohmann/json.hpp>
 
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/models/family.hpp>
-#include <tessera/fsdp/models/llama_config.hpp>
 
 #include "../core/json/strict_json.hpp"
 #include "../core/paths.hpp"

@@ -1,20 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// PEFT's adapter_config.json, with the keys of LoraConfig in PEFT 0.21.
+#include <tessera/fsdp/models/lora_config.hpp>
+
 #include <algorithm>
-#include <array>
-#include <cmath>
-#include <cstdint>
-#include <filesystem>
 #include <map>
-#include <string>
-#include <string_view>
-#include <vector>
 
 #include <nlohmann/json.hpp>
-
-#include <tessera/fsdp/core/error.hpp>
-#include <tessera/fsdp/models/lora_config.hpp>
 
 #include "../core/json/strict_json.hpp"
 #include "../core/paths.hpp"

@@ -48,12 +48,6 @@ void validate_targets(const LlamaConfig& config) {
                       "down_proj can have adapters, in all layers or in some (model.layers.0.*)");
 }
 
-struct Allowed {
-  std::string_view name;
-  std::int64_t value;
-  std::int64_t most;
-};
-
 }  // namespace
 
 template ConfigValues values_of(LlamaConfig);
@@ -145,15 +139,18 @@ std::string LlamaConfig::unmatched_target() const {
 
 void LlamaConfig::validate() const {
   const LlamaConfig& c = *this;
-  const std::array ranges = {Allowed{"vocabulary", c.vocab_size, std::int64_t{1} << 22},
-                             Allowed{"hidden size", c.hidden_size, std::int64_t{1} << 17},
-                             Allowed{"intermediate size", c.intermediate_size, std::int64_t{1} << 20},
-                             Allowed{"number of layers", c.layers, 1024},
-                             Allowed{"number of heads", c.heads, 1024},
-                             Allowed{"number of key-value heads", c.kv_heads, 1024},
-                             Allowed{"head dimension", c.head_dim, 512},
-                             Allowed{"number of positions", c.max_position_embeddings, std::int64_t{1} << 24}};
-  for (const Allowed& range : ranges)
+  const struct {
+    std::string_view name;
+    std::int64_t value, most;
+  } ranges[] = {{"vocabulary", c.vocab_size, std::int64_t{1} << 22},
+                {"hidden size", c.hidden_size, std::int64_t{1} << 17},
+                {"intermediate size", c.intermediate_size, std::int64_t{1} << 20},
+                {"number of layers", c.layers, 1024},
+                {"number of heads", c.heads, 1024},
+                {"number of key-value heads", c.kv_heads, 1024},
+                {"head dimension", c.head_dim, 512},
+                {"number of positions", c.max_position_embeddings, std::int64_t{1} << 24}};
+  for (const auto& range : ranges)
     require<InputError>(range.value >= 1 && range.value <= range.most, "model: the ", range.name, " is ", range.value,
                         "; it must be 1 to ", range.most);
   require<InputError>(c.heads % c.kv_heads == 0, "model: ", c.heads, " heads are not divisible by ", c.kv_heads,
