@@ -16,7 +16,7 @@
 
 #include "../core/json/strict_json.hpp"
 #include "../core/magics.hpp"
-#include "file_sums.hpp"
+#include "manifest.hpp"
 
 namespace fsdp::checkpoint {
 namespace {

@@ -17,7 +17,7 @@
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/parameter.hpp>
 
-#include "file_sums.hpp"
+#include "manifest.hpp"
 #include "posix.hpp"
 
 namespace fsdp::checkpoint {

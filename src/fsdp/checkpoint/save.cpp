@@ -8,7 +8,6 @@
 #include <tessera/fsdp/core/checked.hpp>
 #include <tessera/fsdp/core/error.hpp>
 
-#include "file_sums.hpp"
 #include "manifest.hpp"
 #include "posix.hpp"
 #include "step_folders.hpp"
