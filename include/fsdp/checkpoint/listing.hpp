@@ -20,7 +20,6 @@
 
 namespace fsdp::checkpoint {
 
-/// The tensors and config values that a folder must have.
 struct Listing {
   std::vector<NamedShape> parameters = {};  ///< all parameters, in the order of the units
   std::string config = {};                  ///< the text of config.json

@@ -77,7 +77,7 @@ class SafetensorsFile {
   /// them. Throws InputError, which reports the file and, if one is affected, the tensor.
   explicit SafetensorsFile(std::filesystem::path path, std::shared_ptr<const FileSums> sums = {});
 
-  const std::filesystem::path& path() const { return path_; }
+  const std::filesystem::path& path() const { return path_; }       ///< path that was opened
   std::span<const TensorInfo> tensors() const { return tensors_; }  ///< tensors in the order of their offsets
   const std::map<std::string, std::string>& metadata() const { return metadata_; }  ///< __metadata__
   const TensorInfo* find(std::string_view name) const;  ///< nullptr if there is no such tensor
@@ -129,14 +129,14 @@ class SharedFile {
   /// Opens a file that another rank created. Throws InputError if its size differs from the plan.
   static SharedFile join(const std::filesystem::path& path, FilePlan plan);
 
-  const FilePlan& plan() const { return plan_; }
+  const FilePlan& plan() const { return plan_; }  ///< layout of the file
 
   /// Writes elements [begin, begin + values.size()) of plan().tensors[tensor], rounded to the plan's type. Throws
   /// InputError if rounding turns a finite number into infinity.
   void write_range(std::size_t tensor, std::int64_t begin, std::span<const float> values) const;
   void finish();  ///< syncs the bytes that this rank wrote to disk and closes the file
-  const std::filesystem::path& path() const { return path_; }
-  const WrittenSums& sums() const { return *sums_; }  ///< checksums of the bytes that this rank wrote
+  const std::filesystem::path& path() const { return path_; }  ///< path that was created or opened
+  const WrittenSums& sums() const { return *sums_; }           ///< checksums of the bytes that this rank wrote
 
  private:
   SharedFile(std::filesystem::path path, FilePlan plan, FileDescriptor file);

@@ -43,6 +43,7 @@ struct Range {
   bool above = false;                          ///< excludes `least`
   bool below = false;                          ///< excludes `most`
 
+  /// Returns whether the range contains a value.
   bool holds(T value) const {
     return (above ? value > least : value >= least) && (below ? value < most : value <= most);
   }

@@ -18,11 +18,14 @@ struct bf16 {
   std::uint16_t bits = 0;
 
   constexpr bf16() = default;
+  /// Rounds to nearest, ties to even.
   [[gnu::always_inline]] constexpr explicit bf16(float value) : bits(round(value)) {}
+  /// Converts without rounding.
   [[gnu::always_inline]] constexpr operator float() const {
     return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
   }
 
+  /// Returns the number with this bit pattern.
   static constexpr bf16 from_bits(std::uint16_t bits) {
     bf16 value;
     value.bits = bits;
@@ -45,7 +48,9 @@ struct f16 {
   std::uint16_t bits = 0;
 
   constexpr f16() = default;
+  /// Rounds to nearest, ties to even; overflows to infinity.
   constexpr explicit f16(float value) : bits(round(value)) {}
+  /// Converts without rounding.
   constexpr operator float() const {
     const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x8000u) << 16;
     const std::uint32_t exponent = (bits >> 10) & 31u;
@@ -58,6 +63,7 @@ struct f16 {
     return std::bit_cast<float>(sign | (wide << 23) | (mantissa << 13));
   }
 
+  /// Returns the number with this bit pattern.
   static constexpr f16 from_bits(std::uint16_t bits) {
     f16 value;
     value.bits = bits;

@@ -23,6 +23,7 @@ struct NamedValue {
 struct ValueList {
   std::vector<NamedValue> list;
 
+  /// Adds a value.
   template <class T>
   void operator()(std::string_view name, T& value, std::string_view help) {
     static_assert(
@@ -32,12 +33,13 @@ struct ValueList {
     add({std::string(name), std::string(help), &value});
   }
 
-  void add(NamedValue value);
+  void add(NamedValue value);  ///< adds a value
 };
 
 /// The named values of one object, which must outlive this one.
 class NamedValues {
  public:
+  /// Refers to the values that `visit` lists.
   template <class T>
   requires(!std::is_const_v<T> && requires(T & visited, ValueList& list) { T::visit(visited, list); })
       NamedValues(T& visited) {

@@ -22,6 +22,7 @@ namespace fsdp {
 
 /// Initial values of a parameter.
 struct Initial {
+  /// Kinds of initial values.
   enum class Kind : std::uint8_t { normal, zeros, ones };
   Kind kind = Kind::normal;
   double deviation = 0.02;  ///< standard deviation of normal values; their mean is 0

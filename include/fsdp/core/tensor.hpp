@@ -31,7 +31,9 @@ struct Shape {
     if (list.size() > extents.size()) throw_too_many(list.size());
     for (std::int64_t extent : list) extents[static_cast<std::size_t>(rank++)] = extent;
   }
+  /// Returns the extent of an axis, counted from 0.
   constexpr std::int64_t operator[](std::int64_t axis) const { return extents[static_cast<std::size_t>(axis)]; }
+  /// Returns the number of elements.
   constexpr std::int64_t numel() const {
     std::int64_t count = 1;
     for (std::int64_t axis = 0; axis < rank; ++axis) count *= (*this)[axis];

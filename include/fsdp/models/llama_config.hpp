@@ -76,7 +76,6 @@ struct LlamaConfig {
   /// Returns the first pattern of the adapters' targets that matches no projection, or an empty string if all match.
   std::string unmatched_target() const;
 
-  /// Calls visitor(name, value, help) for each value.
   template <class Self, class Visitor>
   static void visit(Self& self, Visitor&& visitor) {
     visitor("family", self.family, "llama, mistral, qwen2 or qwen3");
@@ -130,7 +129,7 @@ struct LlamaConfig {
   static bool may_be_added(std::string_view name) { return LoraConfig::may_be_added(name); }
   /// Return the adapters' part of the config (tessera/trainer/flags/model_choice.hpp).
   LoraConfig& adapters() { return lora; }
-  const LoraConfig& adapters() const { return lora; }
+  const LoraConfig& adapters() const { return lora; }  ///< the same
 
   /// Compares all values that the computation depends on.
   friend bool operator==(const LlamaConfig& a, const LlamaConfig& b);

@@ -30,7 +30,7 @@ struct LoraConfig {
   std::string targets = "*";  ///< patterns of projections' names, with * and ?, comma-separated
   std::string base = {};      ///< folder or name of the model that the adapters were trained on; informative only
 
-  bool on() const { return rank > 0; }
+  bool on() const { return rank > 0; }  ///< whether there are adapters
   /// Returns the factor of the paths' outputs.
   double scale() const { return alpha / (rslora ? std::sqrt(static_cast<double>(rank)) : static_cast<double>(rank)); }
   /// Whether a projection has a path: a pattern matches its whole name ("model.layers.0.self_attn.q_proj"), or a suffix
@@ -64,7 +64,6 @@ struct LoraConfig {
   /// `others`: names of all other modules with a weight.
   std::string write(const std::vector<std::string>& modules, const std::vector<std::string>& others) const;
 
-  /// Calls visitor(name, value, help) for each value.
   template <class Self, class Visitor>
   static void visit(Self& self, Visitor&& visitor) {
     visitor("lora_rank", self.rank, "LoRA: train paths of this rank beside frozen projections; 0: train all weights");

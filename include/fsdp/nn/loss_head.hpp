@@ -97,7 +97,6 @@ struct LossHead : ModuleTypes<L, LossHeadFields> {
         context.enqueue(device::Fill<Compute>{.y = all.slice(targets.numel(), all.rows()), .value = 0.0f});
     }
   };
-  /// State that the blocks of columns share.
   struct Blocks {
     Tensor<double> state;    // [t, 3]
     Tensor<Compute> logits;  // [R, c], logits of the last block

@@ -74,11 +74,12 @@ struct Context {
   void (*poll)(void*) = nullptr;
   void* poll_state = nullptr;
 
-  std::int64_t tokens() const { return sequences * sequence_length; }
+  std::int64_t tokens() const { return sequences * sequence_length; }  ///< of the micro-batch
   /// Lets pending communication make progress; long loops call it between matmuls.
   void progress() const {
     if (poll != nullptr) poll(poll_state);
   }
+  /// Enqueues an operation on the stream.
   template <class Operation>
   void enqueue(const Operation& operation) const {
     device::enqueue(stream, operation);

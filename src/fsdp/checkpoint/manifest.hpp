@@ -90,7 +90,6 @@ FileSums combined(std::string_view path, std::int64_t file_bytes, std::uint32_t 
 void read_checked(const FileDescriptor& file, const std::filesystem::path& path, const FileSums* sums, void* data,
                   std::size_t bytes, std::int64_t offset);
 
-/// The sizes and checksums of a checkpoint's files.
 struct Manifest {
   std::map<std::string, FileSums, std::less<>> files;  ///< sizes and checksums by file name
 
