@@ -12,13 +12,14 @@
 #include <system_error>
 #include <tuple>
 
+#include <tessera/fsdp/checkpoint/folder.hpp>
 #include <tessera/fsdp/checkpoint/inspect.hpp>
 #include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/file.hpp>
 
 #include "../core/json/strict_json.hpp"
 #include "../core/paths.hpp"
 #include "../core/strings.hpp"
-#include "posix.hpp"
 
 namespace fsdp::checkpoint {
 namespace {

@@ -12,8 +12,6 @@
 #include <filesystem>
 #include <string_view>
 
-#include <tessera/fsdp/checkpoint/folder.hpp>
-
 namespace fsdp::checkpoint {
 
 inline constexpr std::string_view latest_name = "latest";

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Errors, the check of names, views of the usual element types, and lists of this folder's structs, so that no other object
-// need have them.
+// Errors, the check of names, views of the usual element types, and lists of this folder's structs, so that no other
+// object need have them.
 #include <algorithm>
 #include <cstddef>
 #include <vector>

@@ -14,7 +14,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include <tessera/fsdp/checkpoint/folder.hpp>
 #include <tessera/fsdp/checkpoint/weight_files.hpp>
 #include <tessera/fsdp/core/checked.hpp>
 #include <tessera/fsdp/core/error.hpp>
