@@ -36,22 +36,6 @@ SafetensorsFile open_adapter_weights(const std::filesystem::path& folder);
 /// target, and at least one pair for each target.
 void check_adapters(const SafetensorsFile& file, const LoraConfig& lora);
 
-/// The opened and checked weights of adapters.
-class AdapterFiles {
- public:
-  /// `parameters`: all parameters of a model with the adapters of the folder's config. Throws InputError unless the
-  /// adapters in the folder are exactly those in `parameters`.
-  static AdapterFiles open(const std::filesystem::path& folder, std::span<const NamedShape> parameters);
-
-  /// Reads as WeightFiles does. Throws InputError for a value that is not finite. `name`: the parameter's name in the
-  /// model, not PEFT's.
-  void read_finite(std::string_view name, std::int64_t begin, std::int64_t count, float* out) const;
-
- private:
-  explicit AdapterFiles(WeightFiles files) : files_(std::move(files)) {}
-  WeightFiles files_;
-};
-
 /// Returns PEFT's name for a parameter of the model.
 std::string peft_name(std::string_view name);
 
@@ -119,7 +103,7 @@ ReadModelListing read_listing_with(const std::filesystem::path& adapter) {
 struct ModelFiles {
   ModelListing listing;
   WeightFiles weights;
-  std::optional<AdapterFiles> adapters = {};  ///< weights of the adapters, if they are in a separate folder
+  std::optional<WeightFiles> adapters = {};  ///< the adapters by PEFT's names, if they are in a separate folder
 
   /// Reads a range of any parameter of the listing, as WeightFiles does. Throws InputError, which reports the file and
   /// the element, for a value that is not finite.

@@ -22,11 +22,6 @@ constexpr std::string_view weight_suffix = ".weight";
 /// Suffixes that follow a module's name in the names of its adapters.
 constexpr std::string_view a_suffix = ".lora_A.weight", b_suffix = ".lora_B.weight";
 
-std::vector<NamedShape> renamed(std::vector<NamedShape> parameters) {
-  for (NamedShape& parameter : parameters) parameter.name = peft_name(parameter.name);
-  return parameters;
-}
-
 /// Throws InputError unless a tensor is the matrix A or B of a module that the config adapts. Returns the module's
 /// name.
 std::string module_of(const SafetensorsFile& file, const TensorInfo& tensor, const LoraConfig& lora) {
@@ -48,6 +43,21 @@ std::string module_of(const SafetensorsFile& file, const TensorInfo& tensor, con
   return module;
 }
 
+/// Opens the weights of adapters. `parameters`: all parameters of a model with the adapters of the folder's config.
+/// Throws InputError unless the adapters in the folder are exactly those in `parameters`.
+WeightFiles open_adapters(const std::filesystem::path& folder, std::span<const NamedShape> parameters) {
+  std::vector<NamedShape> stored = only(parameters, true);
+  for (NamedShape& parameter : stored) parameter.name = peft_name(parameter.name);
+  WeightFiles files(open_adapter_weights(folder));
+  try {
+    check_tensors(files, stored);
+  } catch (const InputError& error) {
+    throw InputError(message(error.what(), ": the adapters are another model's, or not of the rank that ",
+                             adapter_config_name, " says"));
+  }
+  return files;
+}
+
 /// Warns if the folder contains adapters next to its weights.
 void warn_of_adapters(const std::filesystem::path& folder, const Warn& warn) {
   if (warn && path_exists(folder / adapter_config_name))
@@ -63,21 +73,6 @@ std::vector<NamedShape> only(std::span<const NamedShape> parameters, bool adapte
   std::ranges::copy_if(parameters, std::back_inserter(list),
                        [&](const NamedShape& parameter) { return parameter.adapter == adapters; });
   return list;
-}
-
-AdapterFiles AdapterFiles::open(const std::filesystem::path& folder, std::span<const NamedShape> parameters) {
-  WeightFiles files(open_adapter_weights(folder));
-  try {
-    check_tensors(files, renamed(only(parameters, true)));
-  } catch (const InputError& error) {
-    throw InputError(message(error.what(), ": the adapters are another model's, or not of the rank that ",
-                             adapter_config_name, " says"));
-  }
-  return AdapterFiles(std::move(files));
-}
-
-void AdapterFiles::read_finite(std::string_view name, std::int64_t begin, std::int64_t count, float* out) const {
-  files_.read_finite(peft_name(name), begin, count, out);
 }
 
 std::string adapter_config(const LoraConfig& lora, std::span<const NamedShape> parameters) {
@@ -122,7 +117,7 @@ ModelFiles open_model(const std::filesystem::path& folder, const ReadModelListin
   WeightFiles weights = open_weights(folder, listing, expected, warn, manifest);
   ModelFiles model{.listing = std::move(listing), .weights = std::move(weights)};
   if (apart)
-    model.adapters = AdapterFiles::open(adapter, model.listing.parameters);
+    model.adapters = open_adapters(adapter, model.listing.parameters);
   else
     warn_of_adapters(folder, warn);
   return model;
@@ -138,7 +133,7 @@ std::filesystem::path model_folder(const std::filesystem::path& path, const Read
 
 void ModelFiles::read_finite(const std::string& name, std::int64_t begin, std::int64_t count, float* out) const {
   if (adapters && weights.find(name) == nullptr)
-    adapters->read_finite(name, begin, count, out);
+    adapters->read_finite(peft_name(name), begin, count, out);
   else
     weights.read_finite(name, begin, count, out);
 }
