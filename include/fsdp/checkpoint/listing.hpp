@@ -45,4 +45,8 @@ using ReadListing = std::function<Listing(const std::filesystem::path& folder)>;
 void check_tensors(const WeightFiles& files, std::span<const NamedShape> expected,
                    const std::function<bool(const std::string&)>& ignored = {});
 
+/// Throws InputError, which reports the first tensor (with both shapes) that differs between a step and this model.
+void require_same_tensors(const std::filesystem::path& step, std::span<const NamedShape> stored,
+                          std::span<const NamedShape> wanted);
+
 }  // namespace fsdp::checkpoint

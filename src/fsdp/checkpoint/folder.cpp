@@ -10,7 +10,6 @@
 #include <tessera/fsdp/core/identity.hpp>
 
 #include "../core/paths.hpp"
-#include "listed_weights.hpp"
 #include "manifest.hpp"
 #include "step_folders.hpp"
 #include "trainer_state.hpp"

@@ -14,8 +14,7 @@
 #include <tessera/fsdp/core/dtype.hpp>
 #include <tessera/fsdp/core/error.hpp>
 
-#include "../core/json/strict_json.hpp"
-#include "listed_weights.hpp"
+#include "manifest.hpp"
 
 namespace fsdp::checkpoint {
 namespace {
@@ -254,15 +253,6 @@ void check_tensors(const WeightFiles& files, std::span<const NamedShape> expecte
   require<InputError>(left.unknown.empty(), file, " has ", tensors(left.unknown.size()),
                       " that the model lacks: ", listed(left.unknown));
   require<InputError>(cause.empty(), file, " has the model's tensors; rename them");
-}
-
-std::shared_ptr<const FileSums> sums_for(const std::optional<Manifest>& manifest, const std::filesystem::path& file) {
-  return manifest ? std::make_shared<const FileSums>(sums_in(*manifest, file)) : nullptr;
-}
-
-void check_config(const std::filesystem::path& folder, const std::optional<Manifest>& manifest) {
-  const std::filesystem::path config = folder / config_name;
-  if (manifest) check_content(*manifest, config, read_small_file(config, most_config_bytes));
 }
 
 WeightFiles open_weights(const std::filesystem::path& folder, const Listing& listing,

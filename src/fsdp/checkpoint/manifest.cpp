@@ -266,4 +266,13 @@ void check_content(const Manifest& manifest, const std::filesystem::path& file, 
   }
 }
 
+std::shared_ptr<const FileSums> sums_for(const std::optional<Manifest>& manifest, const std::filesystem::path& file) {
+  return manifest ? std::make_shared<const FileSums>(sums_in(*manifest, file)) : nullptr;
+}
+
+void check_config(const std::filesystem::path& folder, const std::optional<Manifest>& manifest) {
+  const std::filesystem::path config = folder / config_name;
+  if (manifest) check_content(*manifest, config, read_small_file(config, most_config_bytes));
+}
+
 }  // namespace fsdp::checkpoint

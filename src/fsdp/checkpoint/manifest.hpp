@@ -18,13 +18,15 @@
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include <tessera/fsdp/checkpoint/safetensors.hpp>
+#include <tessera/fsdp/checkpoint/listing.hpp>
+#include <tessera/fsdp/core/file.hpp>
 
 namespace fsdp::checkpoint {
 
@@ -117,5 +119,19 @@ const FileSums& sums_in(const Manifest& manifest, const std::filesystem::path& f
 
 /// Throws InputError unless the manifest lists the file and `content` matches its checksums.
 void check_content(const Manifest& manifest, const std::filesystem::path& file, std::string_view content);
+
+/// Returns the manifest's checksums of a file; nullptr if there is no manifest. Throws InputError if it does not list
+/// the file.
+std::shared_ptr<const FileSums> sums_for(const std::optional<Manifest>& manifest, const std::filesystem::path& file);
+
+/// Throws InputError unless config.json matches the manifest.
+void check_config(const std::filesystem::path& folder, const std::optional<Manifest>& manifest);
+
+/// Opens the weights, and warns about the tensors that the listing ignores. Throws InputError unless the files contain
+/// exactly the expected tensors and ignored ones, and for an ignored tensor that must be a copy of another tensor and
+/// is not. `expected`: tensors of the listing.
+WeightFiles open_weights(const std::filesystem::path& folder, const Listing& listing,
+                         std::span<const NamedShape> expected, const Warn& warn,
+                         const std::optional<Manifest>& manifest);
 
 }  // namespace fsdp::checkpoint

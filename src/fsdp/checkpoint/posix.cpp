@@ -50,12 +50,6 @@ FileDescriptor created(const std::filesystem::path& path) {
   return open_file(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, "created");
 }
 
-/// Replaces any file that a killed run left at this path.
-FileDescriptor created_anew(const std::filesystem::path& path) {
-  ::unlink(path.c_str());
-  return created(path);
-}
-
 }  // namespace
 
 void write_new_file(const std::filesystem::path& path, std::string_view content) {
@@ -66,7 +60,10 @@ void write_new_file(const std::filesystem::path& path, std::string_view content)
 }
 
 PartFile::PartFile(std::filesystem::path part, std::filesystem::path path)
-    : part_(std::move(part)), path_(std::move(path)), file_(created_anew(part_)) {}
+    : part_(std::move(part)), path_(std::move(path)) {
+  ::unlink(part_.c_str());  // a file that a killed run left
+  file_ = created(part_);
+}
 
 PartFile::~PartFile() {
   if (!part_.empty()) ::unlink(part_.c_str());

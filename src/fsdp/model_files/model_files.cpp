@@ -11,7 +11,7 @@
 #include <tessera/fsdp/checkpoint/listing.hpp>
 #include <tessera/fsdp/core/error.hpp>
 
-#include "../checkpoint/listed_weights.hpp"
+#include "../checkpoint/manifest.hpp"
 #include "../core/paths.hpp"
 
 namespace fsdp::checkpoint {
