@@ -102,7 +102,10 @@ class LowRankPath {
     if (!paths_.any()) return;
     typename L::Frame frame(context_->arena);
     const auto u = frame.template allocate<Compute>({x.rows(), paths_.columns()});  // [t, n r]
-    make_u(x, u);
+    {
+      typename L::Frame inner(context_->arena);
+      through_a(dropped(x, inner), u);
+    }
     if (const Tensor<Y> all = beside(y); all.data() != nullptr)
       return multiply(*context_, u, device::transposed(diagonal_b(frame, y)), all, Write::accumulate);
     for_each([&](std::size_t i, std::int64_t begin, std::int64_t end) {
@@ -208,11 +211,7 @@ class LowRankPath {
   void scale(Tensor<Compute> u) const {
     context_->enqueue(device::Scale<Compute>{.x = u, .y = u, .factor = paths_.scale});
   }
-  /// u = s dropout(x) [A_0^T, A_1^T, ...].
-  void make_u(Tensor<const Compute> x, Tensor<Compute> u) const {
-    typename L::Frame frame(context_->arena);
-    through_a(dropped(x, frame), u);
-  }
+  /// u = s x [A_0^T, A_1^T, ...].
   void through_a(Tensor<const Compute> x, Tensor<Compute> u) const {
     const Tensor<const Compute> all = stacked_a();
     if (all.data() != nullptr)

@@ -215,13 +215,6 @@ void write_tensors(const std::vector<NamedShape>& tensors, const Read& read, Sha
   file.finish();
 }
 
-/// Returns the side files; files in the folder `asked` take precedence over the model's.
-SideFiles side_files_of(const std::filesystem::path& model, const std::filesystem::path& asked) {
-  SideFiles files = asked.empty() ? SideFiles() : read_side_files(asked);
-  files.merge(read_side_files(model));
-  return files;
-}
-
 /// Adds advice to the error of a full disk, a quota or a file size limit.
 FileError with_advice(const FileError& error) {
   const int number = error.number();
@@ -280,7 +273,8 @@ Exported export_model(const ExportOptions& options, const ReadModelListing& read
   const ModelFiles model = open_model(result.from, read, warn, options.adapter);
   require<InputError>(!options.merge || model.listing.lora, "export: merging: ", result.from.string(),
                       " has no adapters; leave it out, or give their folder");
-  const SideFiles side_files = side_files_of(result.from, options.files_from);
+  SideFiles side_files = options.files_from.empty() ? SideFiles() : read_side_files(options.files_from);
+  side_files.merge(read_side_files(result.from));
   const bool adapters = model.listing.lora && !options.merge;  // else all weights, with the adapters merged into them
   const std::vector<NamedShape> tensors = only(model.listing.parameters, adapters);
   MergedWeights merged(model, (options.adapter.empty() ? result.from : options.adapter).string(), options.dtype);

@@ -137,14 +137,6 @@ void read_window(const Keys& keys, LlamaConfig& config, const Family& family) {
   if (config.sliding_window == 0 || config.full_layers == config.layers) config.sliding_window = config.full_layers = 0;
 }
 
-/// Reads the number of key-value heads; the default depends on the model family.
-std::int64_t kv_heads_of(const Keys& keys, std::int64_t heads, const Family& family) {
-  constexpr const char* key = "num_key_value_heads";
-  const std::int64_t otherwise = family.kv_heads > 0 ? family.kv_heads : heads;
-  if (!family.kv_heads_may_be_null) return keys.integer(key, otherwise);
-  return keys.given(key) ? keys.integer(key, heads, Null::absent) : otherwise;
-}
-
 /// Throws InputError for a key that changes the computation in a way that is not supported.
 void require_supported(const Keys& keys, const Family& family) {
   keys.expect("hidden_act", "silu");
@@ -212,7 +204,9 @@ LlamaConfig LlamaConfig::parse(std::string_view text, const std::string& source)
                      .rms_norm_eps = keys.number("rms_norm_eps", 1e-6),
                      .tied = keys.boolean("tie_word_embeddings", false),
                      .max_position_embeddings = keys.integer("max_position_embeddings", family.positions)};
-  config.kv_heads = kv_heads_of(keys, config.heads, family);
+  const bool usual_kv_heads = family.kv_heads > 0 && !keys.given("num_key_value_heads");
+  config.kv_heads = keys.integer("num_key_value_heads", usual_kv_heads ? family.kv_heads : config.heads,
+                                 family.kv_heads_may_be_null ? Null::absent : Null::refused);
   require<InputError>(config.heads > 0, source, ": \"num_attention_heads\" is 0");
   const bool own_width = keys.has("head_dim") || family.head_dim > 0;
   const Null null_width = family.head_dim > 0 ? Null::refused : Null::absent;

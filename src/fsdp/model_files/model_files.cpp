@@ -58,12 +58,6 @@ WeightFiles open_adapters(const std::filesystem::path& folder, std::span<const N
   return files;
 }
 
-/// Warns if the folder contains adapters next to its weights.
-void warn_of_adapters(const std::filesystem::path& folder, const Warn& warn) {
-  if (warn && path_exists(folder / adapter_config_name))
-    warn(message(folder.string(), ": holds adapters as well, which are not read; name them by --adapter"));
-}
-
 }  // namespace
 
 std::string peft_name(std::string_view name) { return std::string(peft_prefix) + std::string(name); }
@@ -118,8 +112,8 @@ ModelFiles open_model(const std::filesystem::path& folder, const ReadModelListin
   ModelFiles model{.listing = std::move(listing), .weights = std::move(weights)};
   if (apart)
     model.adapters = open_adapters(adapter, model.listing.parameters);
-  else
-    warn_of_adapters(folder, warn);
+  else if (warn && path_exists(folder / adapter_config_name))
+    warn(message(folder.string(), ": holds adapters as well, which are not read; name them by --adapter"));
   return model;
 }
 
