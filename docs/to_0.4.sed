@@ -24,7 +24,7 @@ s#<tessera/fsdp/module/optimizer_group\.hpp>#<tessera/fsdp/module/units.hpp>#
 s#<tessera/comm/together\.hpp>#<tessera/comm/agreement.hpp>#
 s#<tessera/fsdp/training/optimizer_instances\.hpp>#<tessera/fsdp/training/run_time_optimizer.hpp>#
 s#<tessera/trainer/run/run_watch\.hpp>#<tessera/trainer/run/run_log.hpp>#
-s#<tessera/trainer/run/step_times\.hpp>#<tessera/trainer/run/queued_steps.hpp>#
+s#<tessera/trainer/run/queued_steps\.hpp>#<tessera/trainer/run/step_times.hpp>#
 s#<tessera/trainer/run/replay_record\.hpp>#<tessera/trainer/run/replay_request.hpp>#
 s#<tessera/trainer/run/replay_report\.hpp>#<tessera/trainer/run/step_replay.hpp>#
 s#<tessera/trainer/run/early_stop\.hpp>#<tessera/trainer/run/validation.hpp>#
@@ -104,3 +104,17 @@ s#<tessera/fsdp/optim/adamw\.hpp>#<tessera/fsdp/optim/optimizer.hpp>#
 s#<tessera/fsdp/optim/sgd\.hpp>#<tessera/fsdp/optim/optimizer.hpp>#
 s#<tessera/fsdp/optim/full_states\.hpp>#<tessera/fsdp/optim/sharded_optimizer.hpp>#
 s#<tessera/fsdp/precision/loss_scale\.hpp>#<tessera/fsdp/precision/policies.hpp>#
+s#<tessera/comm/(checks|pending)\.hpp>#<tessera/comm/collectives.hpp>#
+s#<tessera/comm/(threads_rank|thread_ranks)\.hpp>#<tessera/comm/threads.hpp>#
+s#<tessera/fsdp/testing/suite\.hpp>#<tessera/fsdp/testing/report.hpp>#
+s#<tessera/fsdp/testing/numbers\.hpp>#<tessera/fsdp/testing/guarded.hpp>#
+s#<tessera/fsdp/testing/operation_cases\.hpp>#<tessera/fsdp/testing/operation.hpp>#
+s#\b(ForeignRunResult|ModelRunResult|StrategyRun)\b#RunResult#g
+s#\bStepReplay\((.*)\)\.run\(\)#replay_step(\1)#
+s#<tessera/trainer/run/same_bits\.hpp>#<tessera/trainer/run/run_record.hpp>#
+s#<tessera/trainer/run/estimated_step\.hpp>#<tessera/trainer/run/planned_step.hpp>#
+s#\b(fsdp::)?train::files_of\(([A-Za-z_.]+)\)#\2.files()#g
+s#<tessera/trainer/run/batch_calls\.hpp>#<tessera/trainer/run/feed.hpp>#
+s#<tessera/trainer/run/checkpoint_dir\.hpp>#<tessera/trainer/run/output_files.hpp>#
+s#<tessera/trainer/report/tensorboard\.hpp>#<tessera/trainer/report/metrics.hpp>#
+s#<tessera/trainer/run/evaluate\.hpp>#<tessera/trainer/run/validation.hpp>#

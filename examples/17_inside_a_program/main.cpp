@@ -22,7 +22,7 @@
 #include <mpi.h>
 
 #include <tessera/comm/mpi.hpp>
-#include <tessera/comm/thread_ranks.hpp>
+#include <tessera/comm/threads.hpp>
 #include <tessera/fsdp/sharded.hpp>
 
 #include "regression.hpp"

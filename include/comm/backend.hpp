@@ -11,11 +11,13 @@
 ///  `progress(ticket)`: does the host's share of the work without waiting.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <memory>
 #include <span>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -39,11 +41,7 @@ class TransferRequest {
   TransferRequest(Core& core, Ticket ticket) : core_(&core), ticket_(ticket), exceptions_(std::uncaught_exceptions()) {}
   /// Takes over the other object's transfer. Assignment first finishes the transfer that this object owned.
   /// @{
-  TransferRequest(TransferRequest&& other) noexcept
-      : core_(std::exchange(other.core_, nullptr)),
-        ticket_(other.ticket_),
-        exceptions_(other.exceptions_),
-        state_(other.state_) {}
+  TransferRequest(TransferRequest&& other) noexcept { *this = std::move(other); }
   TransferRequest& operator=(TransferRequest&& other) noexcept {
     finish();
     core_ = std::exchange(other.core_, nullptr);
@@ -102,10 +100,37 @@ class TransferRequest {
 };
 
 /// Reduces the rows of `gathered` (one per rank, values.size() each) into `values`, in rank order.
-/// @{
-void combine_in_rank_order(std::span<const double> gathered, Reduction reduction, std::span<double> values);
-void combine_in_rank_order(std::span<const std::int64_t> gathered, Reduction reduction, std::span<std::int64_t> values);
-/// @}
+template <class T>
+void combine_in_rank_order(std::span<const std::type_identity_t<T>> gathered, Reduction reduction,
+                           std::span<T> values) {
+  std::copy_n(gathered.begin(), values.size(), values.begin());
+  for (std::size_t at = values.size(); at < gathered.size(); ++at) {
+    T& value = values[at % values.size()];
+    switch (reduction) {
+      case Reduction::sum: value += gathered[at]; break;
+      case Reduction::max: value = std::max(value, gathered[at]); break;
+      case Reduction::min: value = std::min(value, gathered[at]); break;
+    }
+  }
+}
+
+/// Prepares a collective of small values in host memory.
+template <class Core>
+Transfer& prepare_values(Core& core, Op op) {
+  Transfer& transfer = core.prepare();
+  describe(transfer, op, DType::u8, DType::u8);
+  transfer.values = true;
+  return transfer;
+}
+/// Gathers every rank's `mine` into `all`, in rank order. Blocks. `reduction`: see Transfer.
+template <class Core>
+void gather_values(Core& core, std::span<const std::byte> mine, std::span<std::byte> all, int reduction = 0) {
+  const std::vector<std::int64_t> counts(static_cast<std::size_t>(core.size()), std::ssize(mine));
+  Transfer& transfer = prepare_values(core, Op::all_gather);
+  transfer.reduction = static_cast<std::uint8_t>(reduction);
+  add_segment(transfer, {.local = const_cast<std::byte*>(mine.data()), .full = all.data(), .counts = counts});
+  core.wait(core.start());
+}
 
 /// Base class that implements a Communicator on a core, except its name, `split` and launch function.
 template <class Core, class DeviceType>
@@ -117,18 +142,16 @@ class Backend {
   /// Takes ownership of the rank's core.
   explicit Backend(std::unique_ptr<Core> core) : core_(std::move(core)) {}
 
-  /// See Communicator.
+  /// Returns the number of bytes that this communicator allocates for its whole lifetime.
+  std::int64_t scratch_bytes() const { return core_->scratch_bytes(); }
+
+  /// See Communicator and QueuedCommunicator.
   /// @{
   int rank() const { return core_->rank(); }
   int size() const { return core_->size(); }
   Monitor& monitor() { return core_->monitor(); }
   const Monitor& monitor() const { return core_->monitor(); }
-  /// @}
-  /// Returns the number of bytes that this communicator allocates for its whole lifetime.
-  std::int64_t scratch_bytes() const { return core_->scratch_bytes(); }
 
-  /// See Communicator.
-  /// @{
   template <class T>
   Request all_gather(std::span<const Segment<T>> segments) {
     describe(core_->prepare(), Op::all_gather, segments, dtype_of<T>());
@@ -153,28 +176,23 @@ class Backend {
     describe(core_->prepare(), Op::all_reduce, segments, dtype_of<Wire>());
     return start();
   }
-  /// @}
 
-  /// See QueuedCommunicator.
-  /// @{
   void after(const typename Device::Event& event) requires(Device::asynchronous) { core_->after(event); }
   void wait_for(const typename Device::Event& event) requires(Device::asynchronous) { core_->wait_for(event); }
-  /// @}
 
-  /// See Communicator. All of these functions block.
-  /// @{
   void reduce(std::span<double> values, Reduction reduction) { reduce_values(values, reduction, 1); }
   void reduce(std::span<std::int64_t> values, Reduction reduction) { reduce_values(values, reduction, 2); }
 
   void broadcast(std::span<std::byte> bytes, int root) {
-    counts_.assign(1, static_cast<std::int64_t>(bytes.size()));
-    Transfer& transfer = prepare_values(Op::broadcast);
+    const std::int64_t count = std::ssize(bytes);
+    Transfer& transfer = prepare_values(*core_, Op::broadcast);
     transfer.root = root;
-    move(transfer, {.local = bytes.data(), .full = bytes.data(), .counts = counts_});
+    add_segment(transfer, {.local = bytes.data(), .full = bytes.data(), .counts = {&count, 1}});
+    start().wait();
   }
-  void gather_bytes(std::span<const std::byte> mine, std::span<std::byte> all) { gather_values(mine, all, 0); }
+  void gather_bytes(std::span<const std::byte> mine, std::span<std::byte> all) { gather_values(*core_, mine, all); }
   void barrier() {
-    prepare_values(Op::barrier);
+    prepare_values(*core_, Op::barrier);
     start().wait();
   }
   /// @}
@@ -186,34 +204,16 @@ class Backend {
  private:
   Request start() { return Request(*core_, core_->start()); }
 
-  void move(Transfer& transfer, const ByteSegment& segment) {
-    add_segment(transfer, segment);
-    start().wait();
-  }
-  void gather_values(std::span<const std::byte> mine, std::span<std::byte> all, int reduction) {
-    counts_.assign(static_cast<std::size_t>(size()), static_cast<std::int64_t>(mine.size()));
-    Transfer& transfer = prepare_values(Op::all_gather);
-    transfer.reduction = static_cast<std::uint8_t>(reduction);
-    move(transfer, {.local = const_cast<std::byte*>(mine.data()), .full = all.data(), .counts = counts_});
-  }
-  Transfer& prepare_values(Op op) {
-    Transfer& transfer = core_->prepare();
-    describe(transfer, op, DType::u8, DType::u8);
-    transfer.values = true;
-    return transfer;
-  }
-
   template <class T>
   void reduce_values(std::span<T> values, Reduction reduction, int type) {
     if (values.empty()) return barrier();
     std::vector<T> gathered(values.size() * static_cast<std::size_t>(size()));
-    gather_values(std::as_bytes(values), std::as_writable_bytes(std::span(gathered)),
+    gather_values(*core_, std::as_bytes(values), std::as_writable_bytes(std::span(gathered)),
                   type + 2 * static_cast<int>(reduction));
-    combine_in_rank_order(std::span<const T>(gathered), reduction, values);
+    combine_in_rank_order<T>(gathered, reduction, values);
   }
 
   std::unique_ptr<Core> core_;
-  std::vector<std::int64_t> counts_;  ///< Segment::counts of the current blocking call
 };
 
 }  // namespace fsdp::comm

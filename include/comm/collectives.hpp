@@ -17,7 +17,7 @@
 #include <vector>
 
 #include <tessera/comm/communicator.hpp>
-#include <tessera/comm/pending.hpp>
+#include <tessera/comm/poll.hpp>
 #include <tessera/comm/transfer.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/function_ref.hpp>
@@ -26,6 +26,35 @@
 namespace fsdp::comm {
 
 namespace detail {
+
+/// Times one call into a backend: adds the time not spent moving bytes to Totals::waiting_seconds. Adds the
+/// collective's description to errors.
+class Watched {
+ public:
+  Watched(Monitor& monitor, const Record& record);
+  Watched(const Watched&) = delete;
+  Watched& operator=(const Watched&) = delete;
+  ~Watched();
+
+  /// Returns the error with a prefix: "rank 0, all_gather of unit 3 (...), after 20.000 s: ".
+  CollectiveError explain(const CollectiveError& error) const;
+
+ private:
+  Monitor& monitor_;
+  double copied_before_;
+  Clock::time_point begin_;
+};
+
+/// Calls `call` and adds the collective's description to its CollectiveError.
+template <class Call>
+decltype(auto) watch(Monitor& monitor, const Record& record, Call call) {
+  const Watched watched(monitor, record);
+  try {
+    return call();
+  } catch (const CollectiveError& error) {
+    throw watched.explain(error);
+  }
+}
 
 template <template <class> class Part, class T>
 std::type_identity<T> element_of(const Part<T>&);
@@ -53,7 +82,9 @@ struct Entered {
   std::int64_t segments = 0;
   std::uint64_t hash = 0;
   std::uint8_t variant = 0;
-  std::span<const std::int64_t> exchanged = {};  ///< counts of an all_to_all, for check_exchanged_counts
+  /// In an all_to_all with Options::checks: for each exchange, the number of elements that this rank sends to each
+  /// rank, then the number that it receives from each.
+  std::span<const std::int64_t> exchanged = {};
 };
 
 /// An Entered that is computed from segments or exchanges, with their totals. For segments, `elements` and `hash` cover
@@ -88,10 +119,71 @@ Sizes sizes_of(std::span<const Part<T>> segments, int rank, int size, Entered en
 /// the other ranks' collectives, which it gathers with `gather`.
 Record enter(Monitor& monitor, int rank, int size, const Entered& entered,
              FunctionRef<void(std::span<const std::byte>, std::span<std::byte>)> gather);
+
+}  // namespace detail
+
+/// A collective that was started. The destructor waits for it unless the caller has. It must not outlive its
+/// communicator.
 template <Communicator C>
-Record enter(C& c, const Entered& entered) {
-  return enter(c.monitor(), c.rank(), c.size(), entered,
-               [&](std::span<const std::byte> mine, std::span<std::byte> all) { c.gather_bytes(mine, all); });
+class Pending {
+ public:
+  Pending() = default;
+  Pending(typename C::Request request, Monitor& monitor, const Record& record)
+      : request_(std::move(request)), monitor_(&monitor), record_(record) {}
+  Pending(Pending&& other) noexcept = default;
+  Pending& operator=(Pending&& other) noexcept = default;
+
+  /// Makes progress and returns whether the collective is complete.
+  bool test() {
+    return monitor_ == nullptr || detail::watch(*monitor_, record_, [&] { return request_.test(); });
+  }
+  /// Does the host's share of the work, without waiting. Unlike `test` it does not query the device.
+  void progress() {
+    if constexpr (requires { C::Request::complete; }) return;
+    if constexpr (requires { request_.progress(); }) {
+      if (monitor_ != nullptr) detail::watch(*monitor_, record_, [&] { request_.progress(); });
+    } else {
+      test();
+    }
+  }
+  /// Returns when this rank's results are in place and no peer uses this rank's memory any more.
+  void wait() {
+    if (monitor_ != nullptr) detail::watch(*monitor_, record_, [&] { request_.wait(); });
+  }
+  /// Returns the event after which `wait` would return, for queues to wait on; the same event in every call. On a
+  /// synchronous device, it blocks until the collective is complete.
+  typename C::Device::Event done() {
+    if constexpr (C::Device::asynchronous) {
+      if (monitor_ == nullptr) return {};
+      return detail::watch(*monitor_, record_, [&] { return request_.done(); });
+    } else {
+      wait();
+      return {};
+    }
+  }
+  /// Makes all work enqueued on `queue` after this call start after this collective.
+  void wait(typename C::Device::Queue& queue) { queue.wait(done()); }
+
+ private:
+  typename C::Request request_;
+  Monitor* monitor_ = nullptr;
+  Record record_;
+};
+
+namespace detail {
+
+/// Enters a collective, counts the `copied()` bytes that it copies, and calls `call`. Returns the Pending of the
+/// Request that it returns, if it returns one. `copied` is called after `enter`, which throws if the bytes overflow.
+template <Communicator C, class Copied, class Call>
+auto run(C& c, const Entered& entered, const Copied& copied, const Call& call) {
+  const Record record =
+      enter(c.monitor(), c.rank(), c.size(), entered,
+            [&](std::span<const std::byte> mine, std::span<std::byte> all) { c.gather_bytes(mine, all); });
+  c.monitor().totals.copied_bytes += copied();
+  if constexpr (std::is_void_v<std::invoke_result_t<const Call&>>)
+    watch(c.monitor(), record, call);
+  else
+    return Pending<C>(watch(c.monitor(), record, call), c.monitor(), record);
 }
 
 template <class C, class Wire>
@@ -112,10 +204,8 @@ template <Communicator C, class Segments>
   const auto list = detail::view_of(segments);
   const detail::Sizes sizes =
       detail::sizes_of(list, c.rank(), c.size(), {.op = Op::all_gather, .dtype = dtype_of<T>(), .label = label});
-  const Record record = detail::enter(c, sizes);
-  c.monitor().totals.copied_bytes +=
-      (sizes.elements - sizes.own_elements + sizes.own_copied) * static_cast<std::int64_t>(sizeof(T));
-  return {watch(c.monitor(), record, [&] { return c.all_gather(list); }), c.monitor(), record};
+  const auto copied = [&] { return (sizes.elements - sizes.own_elements + sizes.own_copied) * size_of(sizes.dtype); };
+  return detail::run(c, sizes, copied, [&] { return c.all_gather(list); });
 }
 
 /// Sends every piece of every rank's `send` to its rank, into its place in that rank's `receive`.
@@ -136,9 +226,8 @@ template <Communicator C, class Exchanges>
       counts.insert(counts.end(), exchange.receive_counts.begin(), exchange.receive_counts.end());
     }
   sizes.exchanged = counts;
-  const Record record = detail::enter(c, sizes);
-  c.monitor().totals.copied_bytes += record.bytes;
-  return {watch(c.monitor(), record, [&] { return c.all_to_all(list); }), c.monitor(), record};
+  const auto copied = [&] { return sizes.elements * size_of(sizes.dtype); };
+  return detail::run(c, sizes, copied, [&] { return c.all_to_all(list); });
 }
 
 /// Sums this rank's piece of all ranks' `full`. `write` specifies whether `local` is overwritten or each contribution
@@ -153,17 +242,15 @@ template <class Wire, Communicator C, class Segments>
   const detail::Entered entered{
       .op = Op::reduce_scatter, .dtype = dtype_of<Wire>(), .label = label, .variant = detail::variant_of(write, order)};
   const detail::Sizes sizes = detail::sizes_of(list, c.rank(), c.size(), entered, write);
-  const Record record = detail::enter(c, sizes);
-  c.monitor().totals.copied_bytes += sizes.own_elements * (c.size() - 1) * static_cast<std::int64_t>(sizeof(Wire));
-  const auto start = [&] {
+  const auto copied = [&] { return sizes.own_elements * (c.size() - 1) * size_of(sizes.dtype); };
+  return detail::run(c, sizes, copied, [&] {
     if constexpr (requires { c.template reduce_scatter<Wire>(list, write, contributions, order); })
       return c.template reduce_scatter<Wire>(list, write, contributions, order);
     else if constexpr (requires { c.template reduce_scatter<Wire>(list, write, contributions); })
       return c.template reduce_scatter<Wire>(list, write, contributions);
     else
       return c.template reduce_scatter<Wire>(list, write);
-  };
-  return {watch(c.monitor(), record, start), c.monitor(), record};
+  });
 }
 
 /// Sums all ranks' `full` into every rank's `full`: an in-place reduce_scatter, then an all_gather. `local` must be in
@@ -174,24 +261,25 @@ template <class Wire, Communicator C, class Segments>
   const std::span<const Segment<float>> list = detail::view_of(segments);
   const detail::Sizes sizes =
       detail::sizes_of(list, c.rank(), c.size(), {.op = Op::all_reduce, .dtype = dtype_of<Wire>(), .label = label});
-  const Record record = detail::enter(c, sizes);
-  c.monitor().totals.copied_bytes += sizes.own_elements * (c.size() - 1) * static_cast<std::int64_t>(sizeof(Wire)) +
-                                     (sizes.elements - sizes.own_elements) * static_cast<std::int64_t>(sizeof(float));
-  return {watch(c.monitor(), record, [&] { return c.template all_reduce<Wire>(list); }), c.monitor(), record};
+  const auto copied = [&] {
+    return sizes.own_elements * (c.size() - 1) * size_of(sizes.dtype) +
+           (sizes.elements - sizes.own_elements) * size_of(DType::f32);
+  };
+  return detail::run(c, sizes, copied, [&] { return c.template all_reduce<Wire>(list); });
 }
 
 /// Reduces a few values (double or std::int64_t) over all ranks, in rank order, into every rank's `values`. Blocks.
 template <Communicator C, class T>
 void reduce(C& c, std::span<T> values, Reduction reduction, Label label = {}) {
   const auto count = static_cast<std::int64_t>(values.size());
-  const Record record = detail::enter(c, {.op = Op::reduce,
-                                          .dtype = dtype_of<T>(),
-                                          .elements = count,
-                                          .label = label,
-                                          .segments = 1,
-                                          .variant = static_cast<std::uint8_t>(reduction)});
-  c.monitor().totals.copied_bytes += count * (c.size() - 1) * static_cast<std::int64_t>(sizeof(T));
-  watch(c.monitor(), record, [&] { c.reduce(values, reduction); });
+  const detail::Entered entered{.op = Op::reduce,
+                                .dtype = dtype_of<T>(),
+                                .elements = count,
+                                .label = label,
+                                .segments = 1,
+                                .variant = static_cast<std::uint8_t>(reduction)};
+  const auto copied = [&] { return count * (c.size() - 1) * size_of(entered.dtype); };
+  detail::run(c, entered, copied, [&] { c.reduce(values, reduction); });
 }
 
 /// Returns the sum of one value over all ranks, added in rank order.
@@ -206,13 +294,10 @@ template <Communicator C>
 void broadcast(C& c, std::span<std::byte> bytes, int root, Label label = {}) {
   require(root >= 0 && root < c.size(), "broadcast: rank ", root, " of ", c.size(), " is not there");
   const auto count = static_cast<std::int64_t>(bytes.size());
-  const Record record = detail::enter(c, {.op = Op::broadcast,
-                                          .elements = count,
-                                          .label = label,
-                                          .segments = 1,
-                                          .variant = static_cast<std::uint8_t>(root)});
-  if (c.rank() != root) c.monitor().totals.copied_bytes += count;
-  watch(c.monitor(), record, [&] { c.broadcast(bytes, root); });
+  const auto variant = static_cast<std::uint8_t>(root);
+  detail::run(
+      c, {.op = Op::broadcast, .elements = count, .label = label, .segments = 1, .variant = variant},
+      [&] { return c.rank() == root ? 0 : count; }, [&] { c.broadcast(bytes, root); });
 }
 
 /// Gathers every rank's `mine` into `all`, in rank order. All ranks pass the same size. Blocks.
@@ -221,16 +306,16 @@ void gather_bytes(C& c, std::span<const std::byte> mine, std::span<std::byte> al
   require(all.size() == mine.size() * static_cast<std::size_t>(c.size()), "gather_bytes: ", all.size(),
           " bytes were given for ", c.size(), " ranks of ", mine.size(), " bytes each");
   const auto count = static_cast<std::int64_t>(all.size());
-  const Record record = detail::enter(c, {.op = Op::gather_bytes, .elements = count, .label = label, .segments = 1});
-  c.monitor().totals.copied_bytes += count;
-  watch(c.monitor(), record, [&] { c.gather_bytes(mine, all); });
+  detail::run(
+      c, {.op = Op::gather_bytes, .elements = count, .label = label, .segments = 1}, [&] { return count; },
+      [&] { c.gather_bytes(mine, all); });
 }
 
 /// Returns when all ranks have called it.
 template <Communicator C>
 void barrier(C& c, Label label = {}) {
-  const Record record = detail::enter(c, {.op = Op::barrier, .label = label});
-  watch(c.monitor(), record, [&] { c.barrier(); });
+  detail::run(
+      c, {.op = Op::barrier, .label = label}, [] { return 0; }, [&] { c.barrier(); });
 }
 
 /// Makes the next collective of `c` start after `event`. Several calls accumulate: it then starts after all of the
@@ -257,7 +342,7 @@ bool can_be_captured(C& c) {
 template <Communicator C>
 void synchronize(C& c, typename C::Device::Queue& queue) {
   if constexpr (C::Device::asynchronous)
-    watch(c.monitor(), Record{.sequence = c.monitor().sequence, .label = {.what = "synchronize"}}, [&] {
+    detail::watch(c.monitor(), Record{.sequence = c.monitor().sequence, .label = {.what = "synchronize"}}, [&] {
       c.wait_for(queue.record());
       queue.synchronize();
     });
@@ -268,7 +353,7 @@ void synchronize(C& c, typename C::Device::Queue& queue) {
 template <Communicator C>
 void wait_for(C& c, const typename C::Device::Event& event, Label label) {
   if constexpr (C::Device::asynchronous)
-    watch(c.monitor(), Record{.sequence = c.monitor().sequence, .label = label}, [&] { c.wait_for(event); });
+    detail::watch(c.monitor(), Record{.sequence = c.monitor().sequence, .label = label}, [&] { c.wait_for(event); });
 }
 
 /// Allocates zeroed memory that collectives transfer without a staging copy: peers or NCCL read it in place. Use it for
@@ -296,8 +381,8 @@ C split(C& c, ColorOf color_of) {
   if constexpr (requires { c.split_into({}); }) {
     return c.split_into({.ranks = ranks, .rank = rank});
   } else {
-    C part = watch(c.monitor(), Record{.sequence = c.monitor().sequence, .label = {.what = "split"}},
-                   [&] { return c.split(color); });
+    C part = detail::watch(c.monitor(), Record{.sequence = c.monitor().sequence, .label = {.what = "split"}},
+                           [&] { return c.split(color); });
     require<InputError>(part.rank() == rank && part.size() == ranks, "split: a communicator made rank ", c.rank(),
                         " of ", c.size(), " rank ", part.rank(), " of ", part.size(), ", and it is rank ", rank, " of ",
                         ranks, "; ranks of equal color form the new communicator, in their order");

@@ -15,10 +15,8 @@ class Mesh;
 template <Communicator C>
 class Mesh<C, 1> {
  public:
-  /// Makes a mesh of all ranks of `world`.
-  explicit Mesh(C& world) : world_(&world) {}
-  /// Returns the communicator that the mesh was made from.
-  C& world() const { return *world_; }
+  explicit Mesh(C& world) : world_(&world) {}  ///< a mesh of all ranks of `world`
+  C& world() const { return *world_; }         ///< the communicator that the mesh was made from
 
  private:
   C* world_;
@@ -40,16 +38,14 @@ class Mesh<C, 2> {
         replicate_(comm::split(world, [shards](int rank) { return rank % shards; })),
         shard_(comm::split(world, [shards](int rank) { return rank / shards; })) {}
 
-  /// Returns the communicator of all ranks.
-  C& world() const { return *world_; }
+  C& world() const { return *world_; }        ///< the communicator of all ranks
   C& replicate_axis() { return replicate_; }  ///< the ranks that store the same shard as this one
   /// The same for a const mesh.
   const C& replicate_axis() const { return replicate_; }
   C& shard_axis() { return shard_; }  ///< the consecutive ranks that together store one replica
   /// The same for a const mesh.
   const C& shard_axis() const { return shard_; }
-  /// Returns the number of ranks on the shard axis.
-  int shards() const { return shards_; }
+  int shards() const { return shards_; }  ///< the number of ranks on the shard axis
 
  private:
   static int checked(const C& world, int shards) {

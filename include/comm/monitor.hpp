@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -48,11 +49,7 @@ struct Calls {
     bytes += other.bytes;
     return *this;
   }
-  constexpr Calls& operator-=(const Calls& other) {
-    calls -= other.calls;
-    bytes -= other.bytes;
-    return *this;
-  }
+  constexpr Calls& operator-=(const Calls& other) { return *this += {-other.calls, -other.bytes}; }
   /// @}
   friend constexpr bool operator==(const Calls&, const Calls&) = default;
 };
@@ -151,6 +148,10 @@ struct Options {
   std::function<void(int rank, const Record&)> before = {};
 };
 
+/// Returns the number of OpenMP threads for copies and sums of a rank inside a host program: Options::threads, or 1 if
+/// it is not set. Throws InputError for a negative number.
+int threads_of_guest(const Options& options);
+
 /// Returns an Options::before that sleeps for a pseudorandom time below `longest`, drawn from `seed`, the rank and the
 /// collective's sequence number.
 std::function<void(int rank, const Record&)> random_delays(std::uint64_t seed, std::chrono::microseconds longest);
@@ -195,6 +196,8 @@ class Monitor {
 
   /// Returns the job-wide rank of a rank of this communicator.
   int world_rank_of(int peer) const { return world_ranks.empty() ? peer : world_ranks[static_cast<std::size_t>(peer)]; }
+  /// Takes the options, and the job-wide ranks and hosts of `ranks`, of the communicator that this one is split from.
+  void follow(const Monitor& parent, std::span<const int> ranks);
   /// Returns a peer's name for messages: "rank 3 (has not come; host b)". `state`, here "has not come", may be empty.
   std::string name_of(int peer, std::string_view state = "") const;
 };

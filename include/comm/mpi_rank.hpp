@@ -4,6 +4,7 @@
 /// tensors through host memory.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -16,6 +17,24 @@
 #include <tessera/comm/queued_core.hpp>
 
 namespace fsdp::comm {
+
+/// A rank's scratch memory, in which it sums pieces (src/comm/mpi_sum.hpp): two pieces per peer and direction, and room
+/// to align them.
+struct PieceScratch {
+  static constexpr std::int64_t slots = 2;
+  static constexpr std::int64_t cache_line = 64;
+  static constexpr std::int64_t most_bytes = 4 << 20;  ///< of all pieces, which should stay in the last-level cache
+  static constexpr std::int64_t least_piece = 4 << 10;
+
+  /// Returns the number of pieces in flight between a rank and the others.
+  static constexpr std::int64_t pieces(std::int64_t ranks) { return 2 * slots * (ranks - 1); }
+  /// Returns the bytes of all pieces; 0 for one rank.
+  static constexpr std::int64_t bytes(int ranks) {
+    if (ranks == 1) return 0;
+    const std::int64_t piece = std::max<std::int64_t>(most_bytes / pieces(ranks) / least_piece, 1) * least_piece;
+    return pieces(ranks) * piece + cache_line;
+  }
+};
 
 class Messages;
 struct MpiWatch;
@@ -35,10 +54,8 @@ class MpiRank {
   int rank() const;
   int size() const;
   Monitor& monitor();
-  const Monitor& monitor() const;
-  /// Returns the bytes of the buffers that sums use: two pieces per peer and direction.
-  std::int64_t scratch_bytes() const;
-  static std::int64_t scratch_bytes_for(int ranks);
+  std::int64_t scratch_bytes() const { return scratch_bytes_for(size()); }
+  static std::int64_t scratch_bytes_for(int ranks) { return PieceScratch::bytes(ranks); }
 
   Transfer& prepare();
   Ticket start();
@@ -67,7 +84,6 @@ class StagedMpiRank {
   int rank() const { return host_->rank(); }
   int size() const { return host_->size(); }
   Monitor& monitor() { return host_->monitor(); }
-  const Monitor& monitor() const { return std::as_const(*host_).monitor(); }
   std::int64_t scratch_bytes() const { return 0; }  ///< counts device memory only
 
   void move_with(AnyQueue queue) { queue_ = std::move(queue); }
@@ -79,7 +95,7 @@ class StagedMpiRank {
 
   void after(AnyEvent event) { after_.push_back(std::move(event)); }
   AnyEvent done(Ticket) const { return nullptr; }
-  void wait_for(const AnyEvent& event);
+  void wait_for(const AnyEvent& event) { await_event(queue_, event, monitor().options); }
 
  private:
   struct Range;  ///< a range of device memory and its place in the staging buffer

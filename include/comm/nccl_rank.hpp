@@ -15,7 +15,6 @@
 namespace fsdp::comm {
 
 class NcclLink;
-class NcclBatch;
 
 /// One rank. Collectives of tensors are enqueued when `start` returns. Small host values are staged through device
 /// memory, and `start` blocks until they have arrived.
@@ -34,7 +33,6 @@ class NcclRank {
   int rank() const { return monitor_.rank; }
   int size() const { return size_; }
   Monitor& monitor() { return monitor_; }
-  const Monitor& monitor() const { return monitor_; }
   static std::int64_t scratch_bytes_for(int) { return staging_bytes + value_bytes; }
   std::int64_t scratch_bytes() const { return scratch_bytes_for(size_); }
 
@@ -57,12 +55,9 @@ class NcclRank {
 
  private:
   NcclRank(std::shared_ptr<NcclLink> link, int rank, int size, const Options& options);
-  NcclBatch batch() const;
-  void start_tensors();
   void move_values();
   void gather_values(const std::byte* mine, std::byte* all, std::int64_t bytes);
   void broadcast_value(std::byte* data, std::int64_t bytes);
-  void clear(std::byte* data, std::int64_t bytes);
 
   std::shared_ptr<NcclLink> link_;  ///< shared with registered memory, which may outlive the rank
   int size_;

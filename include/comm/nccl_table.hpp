@@ -63,10 +63,10 @@ struct Table {
   Result (*call)(const Call& call, Comm comm, Stream stream);
 
   // Null if Tessera was compiled with an nccl.h older than 2.19.
-  Result (*mem_alloc)(void*& data, std::size_t bytes);
-  Result (*mem_free)(void* data);  ///< waits until the device is idle before it frees
-  Result (*register_memory)(Comm comm, void* data, std::size_t bytes, void*& handle);
-  Result (*deregister_memory)(Comm comm, void* handle);
+  Result (*mem_alloc)(void*& data, std::size_t bytes) = nullptr;
+  Result (*mem_free)(void* data) = nullptr;  ///< waits until the device is idle before it frees
+  Result (*register_memory)(Comm comm, void* data, std::size_t bytes, void*& handle) = nullptr;
+  Result (*deregister_memory)(Comm comm, void* handle) = nullptr;
 };
 
 /// Returns the table of the NCCL library that this program is linked with (tessera::nccl).

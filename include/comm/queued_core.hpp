@@ -17,6 +17,7 @@
 #include <vector>
 
 #include <tessera/comm/backend.hpp>
+#include <tessera/comm/poll.hpp>
 #include <tessera/comm/transfer.hpp>
 #include <tessera/fsdp/device/device.hpp>
 #include <tessera/fsdp/device/host_memory.hpp>
@@ -103,6 +104,15 @@ AnyQueue make_queue(std::string_view name) {
   };
 }
 
+/// Blocks the host until `event` has happened. Throws CollectiveError at the device deadline.
+inline void await_event(const AnyQueue& queue, const AnyEvent& event, const Options& options) {
+  if (const auto waited = poll_in_vain(options.device_deadline, [&] { return queue.happened(event); }))
+    throw CollectiveError(missed_device_deadline(*waited, options));
+}
+
+/// A `Rank` is a core as tessera/comm/backend.hpp describes it, compiled once, with `move_with(queue)`, `after`, `done`
+/// and `wait_for` in terms of AnyQueue and AnyEvent. For tensors, the host waits for a device only in `wait` and
+/// `wait_for`; StagedMpiRank also waits in `start`.
 template <class RankType, class Device>
 class QueuedCore {
  public:
@@ -118,7 +128,6 @@ class QueuedCore {
   int rank() const { return rank_->rank(); }
   int size() const { return rank_->size(); }
   Monitor& monitor() { return rank_->monitor(); }
-  const Monitor& monitor() const { return rank_->monitor(); }
   std::int64_t scratch_bytes() const { return rank_->scratch_bytes(); }
 
   Transfer& prepare() { return rank_->prepare(); }

@@ -2,7 +2,7 @@
 /// @file
 /// What host code of all backends exchanges between ranks: a type-erased communicator for small values, agreement on
 /// texts (arguments, input files), and failing together, where the exception of one rank is thrown on all ranks with
-/// its type and text.
+/// its type and text. Every function with ranks as its argument is collective and exchanges a few bytes per rank.
 #pragma once
 
 #include <concepts>
@@ -65,25 +65,14 @@ class Ranks {
     void (*gather_bytes)(void*, std::span<const std::byte>, std::span<std::byte>, Label);
     void (*barrier)(void*, Label);
   };
-  template <class C, class T>
-  static void reduce_by(void* c, std::span<T> values, Reduction reduction, Label label) {
-    comm::reduce(*static_cast<C*>(c), values, reduction, label);
+  template <class C, auto collective, class... Args>
+  static void call(void* c, Args... args) {
+    collective(*static_cast<C*>(c), args...);
   }
   template <class C>
-  static void broadcast_by(void* c, std::span<std::byte> bytes, int root, Label label) {
-    comm::broadcast(*static_cast<C*>(c), bytes, root, label);
-  }
-  template <class C>
-  static void gather_bytes_by(void* c, std::span<const std::byte> mine, std::span<std::byte> all, Label label) {
-    comm::gather_bytes(*static_cast<C*>(c), mine, all, label);
-  }
-  template <class C>
-  static void barrier_by(void* c, Label label) {
-    comm::barrier(*static_cast<C*>(c), label);
-  }
-  template <class C>
-  static constexpr Calls calls = {reduce_by<C, std::int64_t>, reduce_by<C, double>, broadcast_by<C>, gather_bytes_by<C>,
-                                  barrier_by<C>};
+  static constexpr Calls calls = {call<C, comm::reduce<C, std::int64_t>>, call<C, comm::reduce<C, double>>,
+                                  call<C, comm::broadcast<C>>, call<C, comm::gather_bytes<C>>,
+                                  call<C, comm::barrier<C>>};
 
   void* communicator_;
   Monitor* monitor_;

@@ -27,7 +27,6 @@ class SelfRank {
   int rank() const { return 0; }
   int size() const { return 1; }
   Monitor& monitor() { return monitor_; }
-  const Monitor& monitor() const { return monitor_; }
   std::int64_t scratch_bytes() const { return 0; }
 
   Transfer& prepare() { return transfer_; }
@@ -41,11 +40,9 @@ class SelfRank {
   void move_with(AnyQueue queue) { queue_ = std::move(queue); }
   void after(AnyEvent event) { after_.push_back(std::move(event)); }
   AnyEvent done(Ticket) const { return done_; }
-  void wait_for(const AnyEvent& event) const;
+  void wait_for(const AnyEvent& event) const { await_event(queue_, event, monitor_.options); }
 
  private:
-  void queue_transfer();
-
   Monitor monitor_;
   Transfer transfer_;
   AnyQueue queue_;  ///< empty if the host moves the data

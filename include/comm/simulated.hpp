@@ -62,20 +62,18 @@ class Simulated {
   explicit Simulated(const SimulatedWorld& world, const Options& options = {})
       : world_(world), monitor_(simulated_monitor(world, options)) {}
 
-  /// See Communicator.
-  /// @{
-  int rank() const { return world_.rank; }
-  int size() const { return world_.ranks; }
-  Monitor& monitor() { return *monitor_; }
-  const Monitor& monitor() const { return *monitor_; }
-  /// @}
   /// Returns the scratch bytes of the simulated communicator.
   std::int64_t scratch_bytes() const {
     return world_.scratch_bytes_for == nullptr ? 0 : world_.scratch_bytes_for(world_.ranks);
   }
 
-  /// See Communicator. These functions move no data.
+  /// See Communicator. Collectives of tensors move no data; those of values assume that all ranks pass the same values.
   /// @{
+  int rank() const { return world_.rank; }
+  int size() const { return world_.ranks; }
+  Monitor& monitor() { return *monitor_; }
+  const Monitor& monitor() const { return *monitor_; }
+
   template <class T>
   Request all_gather(std::span<const Segment<T>>) {
     return {};
@@ -92,10 +90,7 @@ class Simulated {
   Request all_reduce(std::span<const Segment<float>>) {
     return {};
   }
-  /// @}
 
-  /// See Communicator. These functions assume that all ranks pass the same values.
-  /// @{
   void reduce(std::span<double> values, Reduction reduction) { repeat(values, reduction); }
   void reduce(std::span<std::int64_t> values, Reduction reduction) { repeat(values, reduction); }
   void broadcast(std::span<std::byte>, int) {}

@@ -22,20 +22,15 @@ struct ByteSegment {
   std::span<const std::int64_t> counts;     ///< sizes of the pieces of `full`, one per rank
   std::span<const std::int64_t> sent = {};  ///< sizes of the pieces of an exchange's `local`; empty for a segment
 
-  /// Returns the number of elements of `full` before `rank`'s piece.
-  std::int64_t begin(int rank) const;
-  /// Returns the number of elements of `rank`'s piece.
-  std::int64_t count(int rank) const { return counts[static_cast<std::size_t>(rank)]; }
-  /// Returns the number of elements of `full`.
-  std::int64_t total() const;
-  /// Returns the number of elements of `local` before the piece for `peer`; 0 except in an exchange.
-  std::int64_t sent_begin(int peer) const;
+  std::int64_t begin(int rank) const;  ///< elements of `full` before `rank`'s piece
+  std::int64_t count(int rank) const { return counts[static_cast<std::size_t>(rank)]; }  ///< elements of `rank`'s piece
+  std::int64_t total() const;                                                            ///< elements of `full`
+  std::int64_t sent_begin(int peer) const;  ///< elements of `local` before `peer`'s piece; 0 except in an exchange
   /// Returns the number of elements of `local` that this rank, `rank`, sends to `peer`.
   std::int64_t sent_count(int rank, int peer) const {
     return sent.empty() ? count(rank) : sent[static_cast<std::size_t>(peer)];
   }
-  /// Returns the number of elements of `local` on this rank, `rank`.
-  std::int64_t local_total(int rank) const;
+  std::int64_t local_total(int rank) const;  ///< elements of `local` on this rank, `rank`
 };
 
 /// The same segment or exchange with its element type erased.
@@ -55,56 +50,40 @@ ByteSegment bytes_of(const Exchange<T>& exchange) {
 }
 /// @}
 
-/// One rank's description of a collective. A reduce or gather_bytes is an all_gather of bytes. A barrier has no
-/// segments. A broadcast has one segment, whose `local` is the buffer (source on root, destination on the other ranks)
-/// of counts[0] bytes.
-struct Transfer {
+/// The properties of a transfer that must be the same on all ranks. They are few enough to be compared in every
+/// transfer, even without Options::checks.
+struct Outline {
   Op op = Op::barrier;
-  DType dtype = DType::u8;  ///< type of the elements in memory
-  DType wire = DType::u8;   ///< type that contributions to a sum are rounded to
-  Write write = Write::overwrite;
-  Contributions contributions = Contributions::kept;
-  SumOrder order = SumOrder::any;  ///< order of summation in a reduce_scatter
-  int root = 0;
-  bool values = false;         ///< whether the data are small values, which are in host memory whatever the device
+  DType dtype = DType::u8;     ///< type of the elements in memory
+  DType wire = DType::u8;      ///< type that contributions to a sum are rounded to
   std::uint8_t reduction = 0;  ///< a different number for each Reduction and value type in a reduce; else 0
-  std::vector<ByteSegment> segments;
+  int root = 0;
+  std::int64_t segment_count = 0;
   std::int64_t elements = 0;      ///< number of elements of all `full`; exchanges are not counted
   std::uint64_t counts_hash = 0;  ///< hash of all counts of the segments; exchanges are not included
 
-  /// Returns the bytes of an element in memory.
-  std::int64_t element_bytes() const { return size_of(dtype); }
+  friend bool operator==(const Outline&, const Outline&) = default;
+};
+
+/// One rank's description of a collective. A reduce or gather_bytes is an all_gather of bytes. A barrier has no
+/// segments. A broadcast has one segment, whose `local` is the buffer (source on root, destination on the other ranks)
+/// of counts[0] bytes.
+struct Transfer : Outline {
+  Write write = Write::overwrite;
+  Contributions contributions = Contributions::kept;
+  SumOrder order = SumOrder::any;  ///< order of summation in a reduce_scatter
+  bool values = false;             ///< whether the data are small values, which are in host memory whatever the device
+  std::vector<ByteSegment> segments;
+
+  std::int64_t element_bytes() const { return size_of(dtype); }  ///< in memory
   /// Returns whether the collective sums contributions.
   bool reduces() const { return op == Op::reduce_scatter || op == Op::all_reduce; }
   /// Returns whether each rank copies its piece of every rank's `local` into its own `full`.
   bool copies() const { return op == Op::all_gather || op == Op::all_to_all; }
 };
 
-/// The properties of a transfer that must be the same on all ranks. They are few enough to be compared in every
-/// transfer, even without Options::checks.
-struct Outline {
-  Op op = Op::barrier;
-  DType dtype = DType::u8;
-  DType wire = DType::u8;
-  std::uint8_t reduction = 0;
-  int root = 0;
-  std::int64_t segments = 0;
-  std::int64_t elements = 0;
-  std::uint64_t counts_hash = 0;
-
-  friend bool operator==(const Outline&, const Outline&) = default;
-};
 /// Returns a transfer's outline.
-inline Outline outline_of(const Transfer& transfer) {
-  return {.op = transfer.op,
-          .dtype = transfer.dtype,
-          .wire = transfer.wire,
-          .reduction = transfer.reduction,
-          .root = transfer.root,
-          .segments = static_cast<std::int64_t>(transfer.segments.size()),
-          .elements = transfer.elements,
-          .counts_hash = transfer.counts_hash};
-}
+inline const Outline& outline_of(const Transfer& transfer) { return transfer; }
 /// Throws CollectiveError, with both outlines, unless they are equal.
 void require_same(int rank, const Outline& mine, int peer, const Outline& theirs);
 /// One piece of an exchange, with the number of elements that each of its two ranks expects.

@@ -2,38 +2,102 @@
 #include <tessera/comm/collectives.hpp>
 
 #include <algorithm>
+#include <array>
+#include <string>
+#include <string_view>
 
-#include <tessera/comm/backend.hpp>
-#include <tessera/comm/checks.hpp>
 #include <tessera/fsdp/core/checked.hpp>
 
 namespace fsdp::comm {
 namespace {
 
-template <class T>
-void combine(std::span<const T> gathered, Reduction reduction, std::span<T> values) {
-  std::copy_n(gathered.begin(), values.size(), values.begin());
-  for (std::size_t at = values.size(); at < gathered.size(); ++at) {
-    T& value = values[at % values.size()];
-    switch (reduction) {
-      case Reduction::sum: value += gathered[at]; break;
-      case Reduction::max: value = std::max(value, gathered[at]); break;
-      case Reduction::min: value = std::min(value, gathered[at]); break;
-    }
-  }
+using Gather = FunctionRef<void(std::span<const std::byte>, std::span<std::byte>)>;
+
+/// A description of a collective in a fixed number of bytes, so that one small gather compares all ranks.
+struct Fingerprint {
+  std::int64_t sequence = 0;
+  std::int64_t bytes = 0;
+  std::uint64_t sizes = 0;  ///< hash of all counts of all segments
+  std::int64_t segments = 0;
+  std::int32_t unit = -1;
+  Op op = Op::barrier;
+  DType dtype = DType::u8;
+  std::uint8_t variant = 0;  ///< Reduction, Write and SumOrder, or root
+  std::array<char, 48> what{};
+
+  friend bool operator==(const Fingerprint&, const Fingerprint&) = default;
+};
+
+std::string words(const Fingerprint& print) {
+  return describe({.sequence = print.sequence,
+                   .op = print.op,
+                   .dtype = print.dtype,
+                   .bytes = print.bytes,
+                   .label = {.what = std::string_view(print.what.data()), .unit = print.unit}});
+}
+
+/// Throws CollectiveError, the same on every rank, unless all ranks' fingerprints are equal. The bytes of an all_to_all
+/// are not compared, since each rank counts only its own.
+void check_agreement(const Monitor& monitor, int ranks, const Fingerprint& mine, Gather gather) {
+  std::vector<Fingerprint> all(static_cast<std::size_t>(ranks));
+  gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)));
+  const Fingerprint& first = all[0];
+  const auto comparable = [&](Fingerprint print) {
+    if (print.op == Op::all_to_all && first.op == Op::all_to_all) print.bytes = first.bytes;
+    return print;
+  };
+  const auto other = std::ranges::find_if(all, [&](const Fingerprint& print) { return comparable(print) != first; });
+  if (other == all.end()) return;
+  const Fingerprint theirs = comparable(*other);
+  const std::string_view hidden = words(first) != words(theirs)       ? ""
+                                  : first.segments != theirs.segments ? "; the numbers of segments differ"
+                                  : first.sizes != theirs.sizes       ? "; the counts of elements by rank differ"
+                                  : first.variant != theirs.variant
+                                      ? "; what is done with the values (Write, SumOrder, Reduction or root) differs"
+                                      : "";
+  throw CollectiveError(message("ranks disagree: ", monitor.name_of(0), " is in ", words(first), ", ",
+                                monitor.name_of(static_cast<int>(other - all.begin())), " is in ", words(*other),
+                                hidden, "; every rank must make the same collectives in the same order"));
+}
+
+/// Throws CollectiveError, the same on every rank, if a rank of an all_to_all receives a different number of elements
+/// than its peer sends. `mine`: Entered::exchanged.
+void check_exchanged_counts(const Monitor& monitor, int ranks, std::span<const std::int64_t> mine, Gather gather) {
+  std::vector<std::int64_t> all(mine.size() * static_cast<std::size_t>(ranks));
+  gather(std::as_bytes(mine), std::as_writable_bytes(std::span(all)));
+  const std::int64_t exchanges = std::ssize(mine) / (2 * ranks);
+  const auto count_of = [&](int rank, std::int64_t exchange, bool received, int peer) {
+    return all[static_cast<std::size_t>(rank * std::ssize(mine) + (2 * exchange + (received ? 1 : 0)) * ranks + peer)];
+  };
+  for (std::int64_t exchange = 0; exchange < exchanges; ++exchange)
+    for (int from = 0; from < ranks; ++from)
+      for (int to = 0; to < ranks; ++to)
+        require_same_counts(monitor, {.exchange = static_cast<std::size_t>(exchange),
+                                      .from = from,
+                                      .to = to,
+                                      .sent = count_of(from, exchange, false, to),
+                                      .received = count_of(to, exchange, true, from)});
 }
 
 }  // namespace
 
-void combine_in_rank_order(std::span<const double> gathered, Reduction reduction, std::span<double> values) {
-  combine(gathered, reduction, values);
-}
-void combine_in_rank_order(std::span<const std::int64_t> gathered, Reduction reduction,
-                           std::span<std::int64_t> values) {
-  combine(gathered, reduction, values);
+namespace detail {
+
+Watched::Watched(Monitor& monitor, const Record& record)
+    : monitor_(monitor), copied_before_(monitor.totals.copy_seconds), begin_(Clock::now()) {
+  monitor_.current = record;
 }
 
-namespace detail {
+Watched::~Watched() {
+  const double copied = monitor_.totals.copy_seconds - copied_before_;
+  monitor_.totals.waiting_seconds += std::max(0.0, Seconds(Clock::now() - begin_).count() - copied);
+}
+
+CollectiveError Watched::explain(const CollectiveError& error) const {
+  return CollectiveError(message("rank ", monitor_.world_rank_of(monitor_.rank), ", ", describe(monitor_.current),
+                                 ", after ", in_seconds(Clock::now() - begin_), ": ", error.what()));
+}
+
 namespace {
 
 /// Checks the counts of an exchange's pieces and returns their sum.
@@ -110,8 +174,7 @@ void add_segment(Sizes& sizes, std::size_t index, const ByteSegment& segment, st
   if (!in_place) sizes.own_copied += own;
 }
 
-Record enter(Monitor& monitor, int rank, int size, const Entered& entered,
-             FunctionRef<void(std::span<const std::byte>, std::span<std::byte>)> gather) {
+Record enter(Monitor& monitor, int rank, int size, const Entered& entered, Gather gather) {
   const Record record{.sequence = monitor.sequence++,
                       .op = entered.op,
                       .dtype = entered.dtype,
@@ -122,7 +185,16 @@ Record enter(Monitor& monitor, int rank, int size, const Entered& entered,
   if (monitor.options.before) monitor.options.before(rank, record);
   if (monitor.options.checks && size > 1)
     watch(monitor, record, [&] {
-      check_agreement(monitor, size, fingerprint_of(record, entered.segments, entered.hash, entered.variant), gather);
+      Fingerprint print{.sequence = record.sequence,
+                        .bytes = record.bytes,
+                        .sizes = entered.hash,
+                        .segments = entered.segments,
+                        .unit = record.label.unit,
+                        .op = record.op,
+                        .dtype = record.dtype,
+                        .variant = entered.variant};
+      record.label.what.copy(print.what.data(), print.what.size() - 1);
+      check_agreement(monitor, size, print, gather);
       if (record.op == Op::all_to_all) check_exchanged_counts(monitor, size, entered.exchanged, gather);
     });
   return record;

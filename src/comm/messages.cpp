@@ -1,23 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
-/// @file
-///
 #include "messages.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <exception>
 #include <limits>
 #include <utility>
+#include <vector>
 
 #include <tessera/comm/monitor.hpp>
 #include <tessera/comm/poll.hpp>
 
-#include "messages_state.hpp"
+#include "mpi_library.hpp"
 
 namespace fsdp::comm {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+/// A tag encodes a context, a transfer's number among those in flight, and a message kind.
+constexpr int kinds = 16;
+constexpr int transfers = 64;
+constexpr int tags_of_context = kinds * transfers;
+
+/// Returns whether MPI has been finalised.
+bool is_finalized() {
+  int finalized = 0;
+  MPI_Finalized(&finalized);
+  return finalized != 0;
+}
 
 int length_of(std::int64_t bytes) {
   require(bytes >= 0 && bytes <= std::numeric_limits<int>::max(), "one MPI message cannot have ", bytes, " bytes");
@@ -36,20 +46,57 @@ int largest_context() {
 
 }  // namespace
 
+/// The MPI communicator shared by all communicators that are split from one another.
+struct Messages::Duplicate {
+  MPI_Comm communicator = MPI_COMM_NULL;
+  int next_context = 1;
+  bool abandoned = false;  ///< messages of a failed communicator may still come: MPI must not reuse its id
+
+  Duplicate() = default;
+  Duplicate(const Duplicate&) = delete;
+  Duplicate& operator=(const Duplicate&) = delete;
+  ~Duplicate() {
+    if (communicator != MPI_COMM_NULL && !abandoned && !is_finalized()) MPI_Comm_free(&communicator);
+  }
+};
+
+/// The notices that a failed rank sends: first the reason, then that it receives nothing more.
+struct Messages::Notice {
+  int origin = 0;
+  int takes_no_more = 0;
+  std::array<char, 496> text{};
+};
+
+struct Messages::State {
+  std::shared_ptr<Duplicate> duplicate;
+  int context = 0;
+  std::vector<int> ranks;  ///< ranks in the MPI communicator, by rank in this one
+  std::uint64_t trades = 0;
+  std::vector<MPI_Request> requests;
+  std::vector<Message> under_way;  ///< message of each request
+  std::vector<int> indices;        ///< requests that the last poll completed
+  std::vector<Message> completed;
+  Notice told, ended;
+  std::vector<char> takes_no_more;  ///< by rank: whether this failed peer has reported that it receives nothing more
+
+  int tag_of(const Message& message) const {
+    return context * tags_of_context + static_cast<int>(message.transfer % transfers) * kinds +
+           static_cast<int>(message.kind);
+  }
+};
+
 Messages::Messages(const void* communicator, Deadline deadline) : Messages(std::make_unique<State>()) {
   auto made = std::make_unique<Duplicate>();
   MPI_Request request = MPI_REQUEST_NULL;
   check_mpi(MPI_Comm_idup(*static_cast<const MPI_Comm*>(communicator), &made->communicator, &request), "MPI_Comm_idup");
-  const Clock::time_point begin = Clock::now();
-  const bool in_time = poll_until(deadline_after(begin, deadline), [&request] {
+  const auto waited = poll_in_vain(deadline, [&request] {
     int done = 0;
     check_mpi(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "MPI_Comm_idup");
     return done != 0;
   });
-  if (!in_time) {
+  if (waited) {
     static_cast<void>(made.release());  // leaked, since MPI writes to it when the other ranks call MPI_Comm_idup
-    throw CollectiveError(
-        missed_deadline(Clock::now() - begin, "the other ranks to make a communicator", {.deadline = deadline}));
+    throw CollectiveError(missed_deadline(*waited, "the other ranks to make a communicator", {.deadline = deadline}));
   }
   check_mpi(MPI_Comm_set_errhandler(made->communicator, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
   check_mpi(MPI_Comm_rank(made->communicator, &rank_), "MPI_Comm_rank");
@@ -65,18 +112,15 @@ Messages::~Messages() {
   if (state_ && !state_->requests.empty()) static_cast<void>(state_.release());
 }
 
-void Messages::send(const Message& message, const std::byte* data, std::int64_t bytes) {
-  MPI_Request* const request = state_->add(message);
-  check_mpi(MPI_Isend(data, length_of(bytes), MPI_BYTE, state_->rank_of(message), state_->tag_of(message),
-                      state_->duplicate->communicator, request),
-            "MPI_Isend");
-}
-
-void Messages::receive(const Message& message, std::byte* data, std::int64_t bytes) {
-  MPI_Request* const request = state_->add(message);
-  check_mpi(MPI_Irecv(data, length_of(bytes), MPI_BYTE, state_->rank_of(message), state_->tag_of(message),
-                      state_->duplicate->communicator, request),
-            "MPI_Irecv");
+void Messages::start(const Message& message, std::byte* data, std::int64_t bytes) {
+  state_->under_way.push_back(message);
+  MPI_Request* const request = &state_->requests.emplace_back(MPI_REQUEST_NULL);
+  const MPI_Comm communicator = state_->duplicate->communicator;
+  const int peer = state_->ranks[static_cast<std::size_t>(message.peer)], tag = state_->tag_of(message);
+  if (message.sent)
+    check_mpi(MPI_Isend(data, length_of(bytes), MPI_BYTE, peer, tag, communicator, request), "MPI_Isend");
+  else
+    check_mpi(MPI_Irecv(data, length_of(bytes), MPI_BYTE, peer, tag, communicator, request), "MPI_Irecv");
 }
 
 std::span<const Message> Messages::poll() {
@@ -104,65 +148,51 @@ std::span<const Message> Messages::poll() {
   return state.completed;
 }
 
-/// The buffers of an exchange: this rank sends rank r the `bytes` bytes at `mine` + r * `step`.
-struct Messages::Parts {
-  std::span<const std::byte> mine;
-  std::int64_t bytes = 0;
-  std::int64_t step = 0;
-  std::span<std::byte> all;
-};
-
 void Messages::exchange(std::span<const std::byte> mine, std::span<std::byte> all, Deadline deadline) {
-  trade({.mine = mine, .bytes = std::ssize(mine), .step = 0, .all = all}, deadline);
-}
-
-void Messages::exchange_each(std::span<const std::byte> mine, std::span<std::byte> all, Deadline deadline) {
-  trade({.mine = mine, .bytes = 1, .step = 1, .all = all}, deadline);
-}
-
-void Messages::trade(const Parts& parts, Deadline deadline) {
   struct Memory {  // buffers of the messages, which must outlive them if the exchange fails
     std::vector<std::byte> mine, all;
   };
-  auto memory = std::make_unique<Memory>(Memory{.mine = {parts.mine.begin(), parts.mine.end()}, .all = {}});
-  memory->all.resize(parts.all.size());
-  const std::uint64_t number = state_->trades++;
+  auto memory = std::make_unique<Memory>(Memory{.mine = {mine.begin(), mine.end()}, .all = {}});
+  memory->all.resize(all.size());
+  const std::int64_t bytes = std::ssize(all) / size_, step = mine.size() == all.size() ? bytes : 0;
+  Message message{.transfer = state_->trades++, .kind = MessageKind::setup};
   try {
     for (int peer = 0; peer < size_; ++peer) {
-      const Message message{.transfer = number, .kind = MessageKind::setup, .peer = peer};
-      std::byte* const theirs = memory->all.data() + peer * parts.bytes;
-      const std::byte* const mine = memory->mine.data() + peer * parts.step;
+      std::byte* const theirs = memory->all.data() + peer * bytes;
+      std::byte* const own = memory->mine.data() + peer * step;
       if (peer == rank_) {
-        std::memcpy(theirs, mine, static_cast<std::size_t>(parts.bytes));
+        std::memcpy(theirs, own, static_cast<std::size_t>(bytes));
         continue;
       }
-      receive(message, theirs, parts.bytes);
-      send({.transfer = number, .kind = MessageKind::setup, .sent = true, .peer = peer}, mine, parts.bytes);
+      message.peer = peer;
+      for (const bool sent : {false, true}) {
+        message.sent = sent;
+        start(message, sent ? own : theirs, bytes);
+      }
     }
-    await_trade(deadline);
+    await_exchange(deadline);
   } catch (const std::exception& error) {
     tell_failure(rank_, error.what());
     if (leave_behind(std::min<Deadline>(deadline, longest_end))) static_cast<void>(memory.release());
     throw;
   }
-  std::copy(memory->all.begin(), memory->all.end(), parts.all.begin());
+  std::copy(memory->all.begin(), memory->all.end(), all.begin());
 }
 
-void Messages::await_trade(Deadline deadline) {
-  const Clock::time_point begin = Clock::now();
-  const bool in_time = poll_until(deadline_after(begin, deadline), [this] {
+void Messages::await_exchange(Deadline deadline) {
+  const auto waited = poll_in_vain(deadline, [this] {
     poll();
     if (state_->requests.empty()) return true;
     if (const auto notice = hear_failure())
       throw CollectiveError(message("rank ", notice->origin, " failed: ", notice->text));
     return false;
   });
-  if (in_time) return;
+  if (!waited) return;
   std::string missing;
   for (const Message& message : state_->under_way)
     if (!message.sent) missing += fsdp::message(missing.empty() ? "" : ", ", "rank ", message.peer, " (has not come)");
   throw CollectiveError(
-      missed_deadline(Clock::now() - begin, missing.empty() ? "the other ranks" : missing, {.deadline = deadline}));
+      missed_deadline(*waited, missing.empty() ? "the other ranks" : missing, {.deadline = deadline}));
 }
 
 void Messages::library_all_gather(std::span<const float> local, std::span<float> full) {
@@ -198,12 +228,6 @@ Messages Messages::part(std::span<const int> ranks, int context) const {
   return made;
 }
 
-namespace {
-
-using Clock = std::chrono::steady_clock;
-
-}  // namespace
-
 void Messages::tell_failure(int origin, std::string_view text) noexcept {
   if (is_finalized()) return;
   state_->told = {.origin = origin};
@@ -212,12 +236,12 @@ void Messages::tell_failure(int origin, std::string_view text) noexcept {
 }
 
 /// Sends a notice to all peers. The notice must stay at its address until it is sent.
-void Messages::tell(const Notice& notice) noexcept {
+void Messages::tell(Notice& notice) noexcept {
   try {
     for (int peer = 0; peer < size_; ++peer)
       if (peer != rank_)
-        send({.kind = MessageKind::failure, .sent = true, .peer = peer}, reinterpret_cast<const std::byte*>(&notice),
-             sizeof notice);
+        start({.kind = MessageKind::failure, .sent = true, .peer = peer}, reinterpret_cast<std::byte*>(&notice),
+              sizeof notice);
   } catch (const std::exception&) {  // the other ranks notice the failure at their deadline
   }
 }
@@ -241,12 +265,6 @@ std::optional<FailureNotice> Messages::hear_failure() {
   }
 }
 
-/// Returns whether a message in flight may still access this rank's memory: a message to receive, or one to a peer that
-/// may have begun to receive it.
-bool Messages::needs_memory(const Message& message) const {
-  return !message.sent || state_->takes_no_more[static_cast<std::size_t>(message.peer)] == 0;
-}
-
 bool Messages::leave_behind(Deadline limit) noexcept {
   State& state = *state_;
   state.duplicate->abandoned = true;
@@ -261,7 +279,11 @@ bool Messages::leave_behind(Deadline limit) noexcept {
       while (hear_failure()) continue;
       const bool receives = std::ranges::any_of(state.under_way, [](const Message& message) { return !message.sent; });
       if (!receives && !std::exchange(has_told, true)) tell(state.ended);
-      return std::ranges::none_of(state.under_way, [this](const Message& message) { return needs_memory(message); });
+      // A message may still access this rank's memory if it is to be received, or if the peer may have begun to receive
+      // it.
+      return std::ranges::none_of(state.under_way, [&](const Message& message) {
+        return !message.sent || state.takes_no_more[static_cast<std::size_t>(message.peer)] == 0;
+      });
     });
   } catch (const std::exception&) {  // MPI itself has failed
   }

@@ -57,16 +57,14 @@ class Messages {
   int size() const { return size_; }
 
   /// Starts one message of at most 2^31 - 1 bytes. The memory must stay valid until `poll` returns the message.
-  void send(const Message& message, const std::byte* data, std::int64_t bytes);
-  void receive(const Message& message, std::byte* data, std::int64_t bytes);
+  void start(const Message& message, std::byte* data, std::int64_t bytes);
   /// Returns the messages that completed since the last call. The span is valid until the next call.
   std::span<const Message> poll();
 
-  /// Gathers every rank's `mine` into `all`, in rank order; used while the first communicator is made, when no other
-  /// message is in flight. Throws CollectiveError at the deadline, as exchange_each does.
+  /// Gathers every rank's `mine` into `all`, in rank order; if `mine` is as long as `all`, only its part r is sent to
+  /// rank r. Used while the first communicator is made, when no other message is in flight. Throws CollectiveError at
+  /// the deadline.
   void exchange(std::span<const std::byte> mine, std::span<std::byte> all, Deadline deadline);
-  /// Sends byte r of `mine` to rank r, which receives it as byte rank() of its `all`.
-  void exchange_each(std::span<const std::byte> mine, std::span<std::byte> all, Deadline deadline);
   /// Call MPI's own collectives, as a reference for benchmarks; on the communicator of all processes only.
   void library_all_gather(std::span<const float> local, std::span<float> full);
   void library_reduce_scatter(std::span<const float> full, std::span<float> local);
@@ -90,13 +88,10 @@ class Messages {
  private:
   struct Duplicate;
   struct State;
-  struct Parts;
   struct Notice;
   explicit Messages(std::unique_ptr<State> state);
-  void trade(const Parts& parts, Deadline deadline);
-  void await_trade(Deadline deadline);
-  void tell(const Notice& notice) noexcept;
-  bool needs_memory(const Message& message) const;
+  void await_exchange(Deadline deadline);
+  void tell(Notice& notice) noexcept;
 
   std::unique_ptr<State> state_;
   int rank_ = 0;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tessera/comm/monitor.hpp>
 
+#include <algorithm>
 #include <array>
 #include <iomanip>
 #include <random>
@@ -10,17 +11,10 @@
 namespace fsdp::comm {
 
 std::string_view name_of(Op op) {
-  switch (op) {
-    case Op::all_gather: return "all_gather";
-    case Op::reduce_scatter: return "reduce_scatter";
-    case Op::all_reduce: return "all_reduce";
-    case Op::all_to_all: return "all_to_all";
-    case Op::reduce: return "reduce";
-    case Op::broadcast: return "broadcast";
-    case Op::gather_bytes: return "gather_bytes";
-    case Op::barrier: return "barrier";
-  }
-  return "?";
+  constexpr std::array<std::string_view, all_ops.size()> names = {
+      "all_gather", "reduce_scatter", "all_reduce", "all_to_all", "reduce", "broadcast", "gather_bytes", "barrier"};
+  const auto index = static_cast<std::size_t>(op);
+  return index < names.size() ? names[index] : "?";
 }
 
 CollectiveError::~CollectiveError() = default;
@@ -52,11 +46,24 @@ std::string missed_device_deadline(std::chrono::duration<double> waited, const O
 Monitor::Monitor() = default;
 Monitor::~Monitor() = default;
 
+void Monitor::follow(const Monitor& parent, std::span<const int> ranks) {
+  options = parent.options;
+  for (const int peer : ranks) {
+    world_ranks.push_back(parent.world_rank_of(peer));
+    if (!parent.hosts.empty()) hosts.push_back(parent.hosts[static_cast<std::size_t>(peer)]);
+  }
+}
+
 std::string Monitor::name_of(int peer, std::string_view state) const {
   std::string text = message("rank ", world_rank_of(peer));
   const std::string host = hosts.empty() ? "" : message("host ", hosts[static_cast<std::size_t>(peer)]);
   if (state.empty() && host.empty()) return text;
   return text + message(" (", state, state.empty() || host.empty() ? "" : "; ", host, ")");
+}
+
+int threads_of_guest(const Options& options) {
+  require<InputError>(options.threads >= 0, "communicator: ", options.threads, " threads; give 1 or more, or 0 for 1");
+  return std::max(options.threads, 1);
 }
 
 std::function<void(int, const Record&)> random_delays(std::uint64_t seed, std::chrono::microseconds longest) {

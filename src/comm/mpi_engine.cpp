@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-/// @file
-///
 #include "mpi_engine.hpp"
 
 #include <algorithm>
@@ -12,12 +10,6 @@
 
 namespace fsdp::comm {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double seconds_between(Clock::time_point begin, Clock::time_point end) {
-  return std::chrono::duration<double>(end - begin).count();
-}
 
 /// Yields the core to other ranks; sleeps instead once nothing has moved for 2 ms.
 void pause(Clock::duration idle) {
@@ -40,12 +32,8 @@ MpiRank::Engine::Engine(Messages messages, const Options& options, MpiWatch* wat
       exceptions_(std::uncaught_exceptions()) {
   monitor.rank = messages_.rank();
   monitor.options = options;
-  find_processes();
-  for (InFlight& transfer : in_flight_) transfer.peers.resize(process_of_.size());
-}
-
-/// Exchanges process numbers and hosts. Two ranks share windows only if both have Options::windows.
-void MpiRank::Engine::find_processes() {
+  for (InFlight& transfer : in_flight_) transfer.peers.resize(static_cast<std::size_t>(messages_.size()));
+  // Exchanges process numbers and hosts. Two ranks share windows only if both have Options::windows.
   struct Place {
     int process, windows;
     std::array<char, 64> host;
@@ -80,8 +68,8 @@ Transfer& MpiRank::Engine::prepare() {
 }
 
 Ticket MpiRank::Engine::start() {
-  const Clock::time_point begin = Clock::now();
-  hear(begin);  // before sending or receiving anything that a failed rank would not complete
+  const Stopwatch copying(monitor.totals.copy_seconds);
+  hear(Clock::now());  // before sending or receiving anything that a failed rank would not complete
   if (!told_.empty()) fail_as(told_.front().notice);
   const Ticket ticket = next_++;
   InFlight& transfer = slot(ticket);
@@ -104,28 +92,23 @@ Ticket MpiRank::Engine::start() {
   if (transfer.sum_to_come) sums_.push_back(ticket);
   if (transfer.transfer.copies()) copy_own_piece(transfer.transfer, messages_.rank(), monitor.options.threads);
   progress();
-  monitor.totals.copy_seconds += seconds_between(begin, Clock::now());
   return ticket;
 }
 
 /// Sends the arrival to a peer, and starts the messages that do not depend on the peer's arrival.
 void MpiRank::Engine::announce(InFlight& transfer, int peer) {
-  const auto arrival_of = [](Arrival& arrival) { return std::as_writable_bytes(std::span(&arrival, 1)); };
   Peer& to = transfer.peers[static_cast<std::size_t>(peer)];
-  const auto theirs = arrival_of(to.arrival);
-  receive(transfer, MessageKind::arrival, peer, theirs.data(), static_cast<std::int64_t>(theirs.size()));
+  receive(transfer, MessageKind::arrival, peer, std::as_writable_bytes(std::span(&to.arrival, 1)));
   const bool is_own = transfer.transfer.op == Op::all_to_all;
   if (is_own) address_arrival(transfer, peer);
   const std::span<const Place> own_places = is_own ? to.own_places : transfer.places;
-  const auto mine = arrival_of(is_own ? to.own_arrival : transfer.arrival);
-  send(transfer, MessageKind::arrival, peer, mine.data(), static_cast<std::int64_t>(mine.size()));
+  const Arrival& mine = is_own ? to.own_arrival : transfer.arrival;
+  send(transfer, MessageKind::arrival, peer, std::as_bytes(std::span(&mine, 1)));
   if (is_read_by(transfer, peer)) {
-    const auto places = std::as_bytes(own_places);
-    if (own_places.size() > carried)
-      send(transfer, MessageKind::places, peer, places.data(), static_cast<std::int64_t>(places.size()));
-    receive(transfer, MessageKind::done, peer, nullptr, 0);
+    if (own_places.size() > carried) send(transfer, MessageKind::places, peer, std::as_bytes(own_places));
+    receive(transfer, MessageKind::done, peer);
   } else if (!transfer.transfer.reduces()) {
-    send_part(transfer, MessageKind::data, peer);
+    post_part(transfer, {.kind = MessageKind::data, .sent = true, .peer = peer});
   }
   ++transfer.not_settled;
 }
@@ -164,7 +147,7 @@ void MpiRank::Engine::wait(Ticket ticket) {
 /// time spent reading windows.
 void MpiRank::Engine::count_copying(const InFlight& transfer, Clock::time_point begin, double read_before) {
   const bool moves = transfer.sends && transfer.not_arrived == 0;
-  monitor.totals.copy_seconds += moves ? seconds_between(begin, Clock::now()) : read_seconds_ - read_before;
+  monitor.totals.copy_seconds += moves ? Seconds(Clock::now() - begin).count() : read_seconds_ - read_before;
 }
 
 bool MpiRank::Engine::complete(Ticket ticket) {
@@ -225,65 +208,38 @@ void MpiRank::Engine::on(const Message& message) {
       peer.reduced = true;
       if (!transfer.sum_to_come) read_part(transfer, message.peer);
       return;
-    case MessageKind::data:
-    case MessageKind::piece:
-    case MessageKind::sum:
-    case MessageKind::done:
-    case MessageKind::setup:
-    case MessageKind::failure: return;
+    default: return;
   }
 }
 
-/// Returns the length of the longest message of a kind: data is split into messages of bounded length, control messages
-/// are not.
-std::int64_t MpiRank::Engine::longest(MessageKind kind, std::int64_t bytes) const {
-  const bool is_data = kind == MessageKind::data || kind == MessageKind::sum;
-  return is_data ? monitor.options.message_bytes : std::max<std::int64_t>(bytes, 1);
-}
-
-void MpiRank::Engine::send(InFlight& to, MessageKind kind, int peer, const std::byte* data, std::int64_t bytes) {
-  const std::int64_t step = longest(kind, bytes);
+/// Starts a message. Data is split into messages of bounded length, control messages are not.
+void MpiRank::Engine::post(InFlight& to, Message message, std::byte* data, std::int64_t bytes) {
+  message.transfer = to.ticket;
+  const bool is_data = message.kind == MessageKind::data || message.kind == MessageKind::sum;
+  const std::int64_t step = is_data ? monitor.options.message_bytes : std::max<std::int64_t>(bytes, 1);
+  Peer& peer = to.peers[static_cast<std::size_t>(message.peer)];
   for (std::int64_t at = 0; at == 0 || at < bytes; at += step) {
     ++to.outstanding;
-    ++to.peers[static_cast<std::size_t>(peer)].unsent;
-    messages_.send({.transfer = to.ticket, .kind = kind, .sent = true, .peer = peer}, data + at,
-                   std::min(bytes - at, step));
+    ++(message.sent ? peer.unsent : peer.expected);
+    messages_.start(message, data + at, std::min(bytes - at, step));
   }
 }
 
-void MpiRank::Engine::receive(InFlight& to, MessageKind kind, int peer, std::byte* data, std::int64_t bytes) {
-  const std::int64_t step = longest(kind, bytes);
-  for (std::int64_t at = 0; at == 0 || at < bytes; at += step) {
-    ++to.outstanding;
-    ++to.peers[static_cast<std::size_t>(peer)].expected;
-    messages_.receive({.transfer = to.ticket, .kind = kind, .sent = false, .peer = peer}, data + at,
-                      std::min(bytes - at, step));
-  }
-}
-
-/// Sends a peer its part of an all_gather (or of the final gather of an all_reduce), of an all_to_all or of a
-/// broadcast.
-void MpiRank::Engine::send_part(InFlight& to, MessageKind kind, int peer) {
+/// Starts the messages of one rank's part of an all_gather (or of the final gather of an all_reduce), of an all_to_all
+/// or of a broadcast: this rank's part for a peer, or the peer's for this rank.
+void MpiRank::Engine::post_part(InFlight& to, const Message& message) {
   const Transfer& asked = to.transfer;
-  if (asked.op == Op::broadcast && asked.root != messages_.rank()) return;
+  const int rank = messages_.rank(), peer = message.peer;
+  const bool whole = asked.op == Op::broadcast;
+  if (whole && asked.root != (message.sent ? rank : peer)) return;
   for (const ByteSegment& segment : asked.segments) {
-    const int rank = asked.op == Op::broadcast ? 0 : messages_.rank();
-    const std::int64_t bytes = asked.element_bytes() * segment.sent_count(rank, peer);
-    const std::byte* const data = segment.local + segment.sent_begin(peer) * asked.element_bytes();
-    if (bytes > 0) send(to, kind, peer, data, bytes);
-    to.sends = to.sends || bytes > 0;
-  }
-}
-
-void MpiRank::Engine::receive_part(InFlight& to, MessageKind kind, int peer) {
-  const Transfer& asked = to.transfer;
-  if (asked.op == Op::broadcast && asked.root != peer) return;
-  for (const ByteSegment& segment : asked.segments) {
-    const bool whole = asked.op == Op::broadcast;
-    const std::int64_t bytes = asked.element_bytes() * segment.count(whole ? 0 : peer);
-    std::byte* const data = whole ? segment.local : segment.full + segment.begin(peer) * asked.element_bytes();
-    if (bytes > 0) receive(to, kind, peer, data, bytes);
-    to.sends = to.sends || bytes > 0;
+    const std::int64_t count = whole          ? segment.count(0)
+                               : message.sent ? segment.sent_count(rank, peer)
+                                              : segment.count(peer);
+    const std::int64_t begin = whole ? 0 : message.sent ? segment.sent_begin(peer) : segment.begin(peer);
+    std::byte* const data = (whole || message.sent ? segment.local : segment.full) + begin * asked.element_bytes();
+    if (count > 0) post(to, message, data, count * asked.element_bytes());
+    to.sends = to.sends || count > 0;
   }
 }
 
@@ -298,21 +254,17 @@ std::string MpiRank::Engine::missing(const InFlight& transfer) const {
   return text;
 }
 
-MpiRank::Engine::Engine(Engine& parent, const Part& part)
-    : messages_(parent.messages_.part(part.ranks, part.context)),
+MpiRank::Engine::Engine(Engine& parent, std::span<const int> ranks, std::vector<int> process_of, int context)
+    : messages_(parent.messages_.part(ranks, context)),
       windows_(parent.windows_),
       process_(parent.process_),
-      process_of_(part.process_of),
+      process_of_(std::move(process_of)),
       sum_(messages_, PieceScratch::bytes(messages_.size())),
       watch_(parent.watch_),
       exceptions_(std::uncaught_exceptions()) {
   monitor.rank = messages_.rank();
-  monitor.options = parent.monitor.options;
-  for (const int rank : part.ranks) {
-    monitor.world_ranks.push_back(parent.monitor.world_rank_of(rank));
-    monitor.hosts.push_back(parent.monitor.hosts[static_cast<std::size_t>(rank)]);
-  }
-  for (InFlight& transfer : in_flight_) transfer.peers.resize(process_of_.size());
+  monitor.follow(parent.monitor, ranks);
+  for (InFlight& transfer : in_flight_) transfer.peers.resize(ranks.size());
 }
 
 std::unique_ptr<MpiRank::Engine> MpiRank::Engine::split(int color) {
@@ -322,26 +274,17 @@ std::unique_ptr<MpiRank::Engine> MpiRank::Engine::split(int color) {
   const Vote mine{
       .color = color, .process = monitor.options.windows ? process_ : nobody, .context = messages_.free_context()};
   std::vector<Vote> votes(static_cast<std::size_t>(messages_.size()));
-  gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(votes)));
-  Part part;
+  gather_values(*this, std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(votes)));
+  std::vector<int> ranks, process_of;
+  int context = 0;
   for (int rank = 0; rank < messages_.size(); ++rank) {
     const Vote& vote = votes[static_cast<std::size_t>(rank)];
     if (vote.color != color) continue;
-    part.ranks.push_back(rank);
-    part.process_of.push_back(monitor.options.windows ? vote.process : nobody);
-    part.context = std::max(part.context, vote.context);
+    ranks.push_back(rank);
+    process_of.push_back(monitor.options.windows ? vote.process : nobody);
+    context = std::max(context, vote.context);
   }
-  return std::unique_ptr<Engine>(new Engine(*this, part));
-}
-
-/// Gathers a few bytes of every rank.
-void MpiRank::Engine::gather(std::span<const std::byte> mine, std::span<std::byte> all) {
-  const std::vector<std::int64_t> counts(process_of_.size(), std::ssize(mine));
-  Transfer& transfer = prepare();
-  describe(transfer, Op::all_gather, DType::u8, DType::u8);
-  transfer.values = true;
-  add_segment(transfer, {.local = const_cast<std::byte*>(mine.data()), .full = all.data(), .counts = counts});
-  wait(start());
+  return std::unique_ptr<Engine>(new Engine(*this, ranks, std::move(process_of), context));
 }
 
 }  // namespace fsdp::comm

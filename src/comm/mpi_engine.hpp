@@ -29,6 +29,7 @@
 #include <vector>
 
 #include <tessera/comm/mpi_rank.hpp>
+#include <tessera/comm/poll.hpp>
 
 #include "messages.hpp"
 #include "mpi_sum.hpp"
@@ -70,6 +71,7 @@ class MpiRank::Engine {
 
   Messages& messages() { return messages_; }
   const Messages& messages() const { return messages_; }
+  int size() const { return messages_.size(); }
   std::shared_ptr<std::byte> shared_memory(std::int64_t bytes);
 
   Transfer& prepare();
@@ -86,7 +88,6 @@ class MpiRank::Engine {
   Monitor monitor;
 
  private:
-  using Clock = std::chrono::steady_clock;
   static constexpr std::uint64_t depth = 32;
   static constexpr int nobody = -1;
 
@@ -127,32 +128,28 @@ class MpiRank::Engine {
     bool sum_to_come = false;
   };
 
-  /// A subset of an engine's ranks, which becomes a new engine.
-  struct Part {
-    std::vector<int> ranks;       ///< ranks in the parent, by rank in the new engine
-    std::vector<int> process_of;  ///< see process_of_
-    int context = 0;
-  };
   /// A received notice of a failure.
   struct Told {
     FailureNotice notice;
     Clock::time_point at;
   };
 
-  Engine(Engine& parent, const Part& part);
-  void find_processes();
-  void gather(std::span<const std::byte> mine, std::span<std::byte> all);
+  /// Makes the engine of some ranks of `parent`, by rank in the new engine. `process_of`: see process_of_.
+  Engine(Engine& parent, std::span<const int> ranks, std::vector<int> process_of, int context);
   InFlight& slot(Ticket ticket) { return in_flight_[ticket % depth]; }
   bool complete(Ticket ticket);
   bool progress();
   bool advance_sums();
   void on(const Message& message);
-  std::int64_t longest(MessageKind kind, std::int64_t bytes) const;
-  void send(InFlight& to, MessageKind kind, int peer, const std::byte* data, std::int64_t bytes);
-  void receive(InFlight& to, MessageKind kind, int peer, std::byte* data, std::int64_t bytes);
+  void post(InFlight& to, Message message, std::byte* data, std::int64_t bytes);
+  void send(InFlight& to, MessageKind kind, int peer, std::span<const std::byte> data = {}) {
+    post(to, {.kind = kind, .sent = true, .peer = peer}, const_cast<std::byte*>(data.data()), std::ssize(data));
+  }
+  void receive(InFlight& to, MessageKind kind, int peer, std::span<std::byte> data = {}) {
+    post(to, {.kind = kind, .peer = peer}, data.data(), std::ssize(data));
+  }
   void announce(InFlight& transfer, int peer);
-  void send_part(InFlight& to, MessageKind kind, int peer);
-  void receive_part(InFlight& to, MessageKind kind, int peer);
+  void post_part(InFlight& to, const Message& message);
   void count_copying(const InFlight& transfer, Clock::time_point begin, double read_before);
   std::string missing(const InFlight& transfer) const;
 

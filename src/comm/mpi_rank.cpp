@@ -1,14 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/// @file
-///
 #include <tessera/comm/mpi_rank.hpp>
 
 #include <algorithm>
-#include <chrono>
 
-#include <tessera/comm/poll.hpp>
-
-#include "guest.hpp"
 #include "mpi_engine.hpp"
 #include "mpi_library.hpp"
 
@@ -26,8 +20,6 @@ MpiRank::~MpiRank() {
 int MpiRank::rank() const { return engine_->messages().rank(); }
 int MpiRank::size() const { return engine_->messages().size(); }
 Monitor& MpiRank::monitor() { return engine_->monitor; }
-const Monitor& MpiRank::monitor() const { return engine_->monitor; }
-std::int64_t MpiRank::scratch_bytes() const { return scratch_bytes_for(size()); }
 
 Transfer& MpiRank::prepare() { return engine_->prepare(); }
 Ticket MpiRank::start() { return engine_->start(); }
@@ -155,13 +147,6 @@ std::vector<StagedMpiRank::Range> StagedMpiRank::ranges(const Transfer& transfer
 void StagedMpiRank::start_on_host(const Transfer& transfer) {
   host_->prepare() = transfer;
   host_->wait(host_->start());
-}
-
-void StagedMpiRank::wait_for(const AnyEvent& event) {
-  const auto begin = std::chrono::steady_clock::now();
-  const Options& options = monitor().options;
-  if (!poll_until(deadline_after(begin, options.device_deadline), [&] { return queue_.happened(event); }))
-    throw CollectiveError(missed_device_deadline(std::chrono::steady_clock::now() - begin, options));
 }
 
 }  // namespace fsdp::comm

@@ -13,7 +13,7 @@ namespace fsdp::comm {
 /// reduction, root's bytes in a broadcast. Peers read in place only if all of it lies in windows.
 void MpiRank::Engine::find_places(InFlight& transfer) const {
   const Transfer& asked = transfer.transfer;
-  transfer.arrival = {.outline = outline_of(asked)};
+  transfer.arrival = {.outline = asked};
   transfer.places.assign(asked.segments.size(), {});
   if (asked.op == Op::barrier || (asked.op == Op::broadcast && asked.root != messages_.rank())) return;
   bool found_some = false;
@@ -66,11 +66,10 @@ void MpiRank::Engine::on_arrival(InFlight& transfer, int peer) {
       return on_places(transfer, peer);
     }
     from.places.resize(count);
-    const auto bytes = std::as_writable_bytes(std::span(from.places));
-    return receive(transfer, MessageKind::places, peer, bytes.data(), static_cast<std::int64_t>(bytes.size()));
+    return receive(transfer, MessageKind::places, peer, std::as_writable_bytes(std::span(from.places)));
   }
   --transfer.not_settled;
-  if (!transfer.transfer.reduces()) receive_part(transfer, MessageKind::data, peer);
+  if (!transfer.transfer.reduces()) post_part(transfer, {.kind = MessageKind::data, .peer = peer});
 }
 
 void MpiRank::Engine::on_places(InFlight& transfer, int peer) {
@@ -81,7 +80,7 @@ void MpiRank::Engine::on_places(InFlight& transfer, int peer) {
                                              : windows_->map(process_of_[static_cast<std::size_t>(peer)], place));
   --transfer.not_settled;
   if (!transfer.transfer.reduces()) return read_part(transfer, peer);
-  if (transfer.transfer.op == Op::all_reduce) receive(transfer, MessageKind::reduced, peer, nullptr, 0);
+  if (transfer.transfer.op == Op::all_reduce) receive(transfer, MessageKind::reduced, peer);
 }
 
 void MpiRank::Engine::begin_sum(InFlight& transfer) {
@@ -96,9 +95,8 @@ void MpiRank::Engine::begin_sum(InFlight& transfer) {
     for (const Peer& from : transfer.peers)
       if (!from.sources.empty())
         monitor.totals.shared_bytes += segment.count(messages_.rank()) * size_of(transfer.transfer.wire);
-  const Clock::time_point begin = Clock::now();
+  const Stopwatch reading(read_seconds_);
   sum_.begin(transfer.ticket, transfer.transfer, transfer.sum_peers, monitor.options.threads);
-  read_seconds_ += std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
 /// Continues a transfer once its sum is complete: this rank's sums are stored, and the contributions for peers that do
@@ -109,15 +107,15 @@ void MpiRank::Engine::after_sum(InFlight& transfer) {
     const int peer = (messages_.rank() + step) % messages_.size();
     const Peer& from = transfer.peers[static_cast<std::size_t>(peer)];
     if (transfer.transfer.op == Op::reduce_scatter) {
-      if (!from.sources.empty()) send(transfer, MessageKind::done, peer, nullptr, 0);
+      if (!from.sources.empty()) send(transfer, MessageKind::done, peer);
       continue;
     }
     if (is_read_by(transfer, peer))
-      send(transfer, MessageKind::reduced, peer, nullptr, 0);
+      send(transfer, MessageKind::reduced, peer);
     else
-      send_part(transfer, MessageKind::sum, peer);
+      post_part(transfer, {.kind = MessageKind::sum, .sent = true, .peer = peer});
     if (from.sources.empty())
-      receive_part(transfer, MessageKind::sum, peer);
+      post_part(transfer, {.kind = MessageKind::sum, .peer = peer});
     else if (from.reduced)
       read_part(transfer, peer);
   }
@@ -137,8 +135,8 @@ void MpiRank::Engine::read_part(InFlight& transfer, int peer) {
                bytes, monitor.options.threads);
     monitor.totals.shared_bytes += bytes;
   }
-  read_seconds_ += std::chrono::duration<double>(Clock::now() - begin).count();
-  send(transfer, MessageKind::done, peer, nullptr, 0);
+  read_seconds_ += Seconds(Clock::now() - begin).count();
+  send(transfer, MessageKind::done, peer);
 }
 
 }  // namespace fsdp::comm

@@ -74,8 +74,8 @@ void PieceSum::post_receives(std::int64_t slot) {
   missing_[static_cast<std::size_t>(slot)] = arrive_from_;
   for (int peer = 0; peer < messages_.size(); ++peer)
     if (arrives_from(peer))
-      messages_.receive({.transfer = ticket_, .kind = MessageKind::piece, .sent = false, .peer = peer, .piece = slot},
-                        scratch(false, slot, peer), piece.count * size_of(transfer_->wire));
+      messages_.start({.transfer = ticket_, .kind = MessageKind::piece, .peer = peer, .piece = slot},
+                      scratch(false, slot, peer), piece.count * size_of(transfer_->wire));
 }
 
 void PieceSum::post_send(int peer, std::int64_t slot) {
@@ -83,14 +83,14 @@ void PieceSum::post_send(int peer, std::int64_t slot) {
   if (peers_[static_cast<std::size_t>(peer)].reads || !next(to_send_[static_cast<std::size_t>(peer)], peer, piece))
     return;
   ++sending_;
-  const std::byte* data = transfer_->segments[piece.segment].full + piece.begin * transfer_->element_bytes();
+  std::byte* data = transfer_->segments[piece.segment].full + piece.begin * transfer_->element_bytes();
   if (transfer_->wire == DType::bf16) {
     std::byte* const rounded = scratch(true, slot, peer);
     round_to_bf16(reinterpret_cast<const float*>(data), piece.count, reinterpret_cast<bf16*>(rounded));
     data = rounded;
   }
-  messages_.send({.transfer = ticket_, .kind = MessageKind::piece, .sent = true, .peer = peer, .piece = slot}, data,
-                 piece.count * size_of(transfer_->wire));
+  messages_.start({.transfer = ticket_, .kind = MessageKind::piece, .sent = true, .peer = peer, .piece = slot}, data,
+                  piece.count * size_of(transfer_->wire));
 }
 
 void PieceSum::sum(const Piece& piece, std::int64_t slot) {

@@ -13,10 +13,10 @@
 #include <span>
 #include <vector>
 
+#include <tessera/comm/mpi_rank.hpp>
 #include <tessera/comm/transfer.hpp>
 
 #include "messages.hpp"
-#include "piece_scratch.hpp"
 
 namespace fsdp::comm {
 

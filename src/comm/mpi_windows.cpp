@@ -32,9 +32,9 @@ struct Stamp {
 };
 static_assert(std::atomic<std::uint32_t>::is_always_lock_free);
 
-Stamp* stamp_of(std::byte* data, std::int64_t bytes) { return reinterpret_cast<Stamp*>(data + round_up(bytes, page)); }
-const Stamp* stamp_of(const std::byte* data, std::int64_t bytes) {
-  return reinterpret_cast<const Stamp*>(data + round_up(bytes, page));
+/// Returns the stamp of a window, which only its owner may change.
+Stamp* stamp_of(const std::byte* data, std::int64_t bytes) {
+  return reinterpret_cast<Stamp*>(const_cast<std::byte*>(data) + round_up(bytes, page));
 }
 std::size_t mapped_bytes(std::int64_t bytes) { return static_cast<std::size_t>(round_up(bytes, page) + page); }
 
@@ -100,7 +100,7 @@ Windows::Windows(Messages& messages, bool enabled, Messages::Deadline deadline)
                      found == theirs.nonce;
   }
   std::vector<char> read_by(peers_.size());
-  messages.exchange_each(std::as_bytes(std::span(reads)), std::as_writable_bytes(std::span(read_by)), deadline);
+  messages.exchange(std::as_bytes(std::span(reads)), std::as_writable_bytes(std::span(read_by)), deadline);
   for (std::size_t process = 0; process < peers_.size(); ++process)
     peers_[process].shares = reads[process] != 0 && read_by[process] != 0;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The function table of the NCCL library. The only source that includes nccl.h.
-#include <cstring>
+#include <bit>
 
 #include <nccl.h>
 
@@ -42,17 +42,15 @@ int version() {
 }
 
 Result get_unique_id(Id& id) {
-  ncclUniqueId made;
+  ncclUniqueId made{};
   const Result result = ours(ncclGetUniqueId(&made));
-  std::memcpy(id.data(), &made, id.size());
+  id = std::bit_cast<Id>(made);
   return result;
 }
 
 Result init(Comm& made, int size, const Id& id, int rank) {
-  ncclUniqueId theirs;
-  std::memcpy(&theirs, id.data(), id.size());
   ncclConfig_t config = not_blocking();
-  return ours(ncclCommInitRankConfig(&made, size, theirs, rank, &config));
+  return ours(ncclCommInitRankConfig(&made, size, std::bit_cast<ncclUniqueId>(id), rank, &config));
 }
 
 Result split(Comm comm, int color, int key, Comm& made) {
@@ -94,34 +92,22 @@ Result mem_free(void* data) {
 #endif
 
 Table make_table() {
-  Table table{
-      .version = version,
-      .get_unique_id = get_unique_id,
-      .init = init,
-      .split = split,
-      .finalize = [](Comm comm) { return ours(ncclCommFinalize(comm)); },
-      .destroy = [](Comm comm) { return ours(ncclCommDestroy(comm)); },
-      .abort = [](Comm comm) { return ours(ncclCommAbort(comm)); },
-      .async_error = async_error,
-      .error_string = [](Result result) { return ncclGetErrorString(static_cast<ncclResult_t>(result)); },
-      .last_error = [](Comm comm) { return ncclGetLastError(comm); },
-      .group_start = [] { return ours(ncclGroupStart()); },
-      .group_end = [] { return ours(ncclGroupEnd()); },
-      .call = call,
-      .mem_alloc = nullptr,
-      .mem_free = nullptr,
-      .register_memory = nullptr,
-      .deregister_memory = nullptr,
-  };
+  return {
+    .version = version, .get_unique_id = get_unique_id, .init = init, .split = split,
+    .finalize = [](Comm comm) { return ours(ncclCommFinalize(comm)); },
+    .destroy = [](Comm comm) { return ours(ncclCommDestroy(comm)); },
+    .abort = [](Comm comm) { return ours(ncclCommAbort(comm)); }, .async_error = async_error,
+    .error_string = [](Result result) { return ncclGetErrorString(static_cast<ncclResult_t>(result)); },
+    .last_error = [](Comm comm) { return ncclGetLastError(comm); },
+    .group_start = [] { return ours(ncclGroupStart()); }, .group_end = [] { return ours(ncclGroupEnd()); },
+    .call = call,
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 19, 0)
-  table.mem_alloc = [](void*& data, std::size_t bytes) { return ours(ncclMemAlloc(&data, bytes)); };
-  table.mem_free = mem_free;
-  table.register_memory = [](Comm comm, void* data, std::size_t bytes, void*& handle) {
-    return ours(ncclCommRegister(comm, data, bytes, &handle));
-  };
-  table.deregister_memory = [](Comm comm, void* handle) { return ours(ncclCommDeregister(comm, handle)); };
+    .mem_alloc = [](void*& data, std::size_t bytes) { return ours(ncclMemAlloc(&data, bytes)); }, .mem_free = mem_free,
+    .register_memory = [](Comm comm, void* data, std::size_t bytes,
+                          void*& handle) { return ours(ncclCommRegister(comm, data, bytes, &handle)); },
+    .deregister_memory = [](Comm comm, void* handle) { return ours(ncclCommDeregister(comm, handle)); },
 #endif
-  return table;
+  };
 }
 
 }  // namespace

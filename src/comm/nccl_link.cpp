@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "nccl_link.hpp"
 
+#include <exception>
 #include <utility>
 
 #include <tessera/comm/monitor.hpp>
@@ -9,7 +10,6 @@
 namespace fsdp::comm {
 
 using nccl::Result;
-using Clock = std::chrono::steady_clock;
 
 nccl::Id nccl::make_id(const nccl::Table& table) {
   nccl::Id id{};
@@ -18,9 +18,14 @@ nccl::Id nccl::make_id(const nccl::Table& table) {
   return id;
 }
 
-NcclLink::NcclLink(const nccl::Table& table, const nccl::Seat& seat, Deadline deadline) : table_(table) {
+NcclLink::NcclLink(const nccl::Table& table, const nccl::Seat& seat, Deadline deadline) : NcclLink(table, nullptr) {
   require_good(table_.init(comm_, seat.size, seat.id, seat.rank), "initialisation");
   settle("initialisation", deadline);
+}
+
+NcclLink::~NcclLink() {
+  give_up();
+  finish_abort(std::chrono::seconds(20));
 }
 
 void NcclLink::issue(std::span<const nccl::Call> calls, nccl::Stream stream, Deadline deadline) {
@@ -77,16 +82,32 @@ void NcclLink::deregister_memory(void* handle) noexcept {
 void NcclLink::end(Deadline deadline) noexcept {
   if (!alive()) return;
   Result state = table_.finalize(comm_);
-  const bool settled = poll_until(deadline_after(Clock::now(), deadline), [&] {
+  const auto waited = poll_in_vain(deadline, [&] {
     if (state == Result::in_progress) table_.async_error(comm_, state);
     return state != Result::in_progress;
   });
-  if (!settled || state != Result::success) return give_up();
+  if (waited || state != Result::success) return give_up();
   table_.destroy(std::exchange(comm_, nullptr));
 }
 
 void NcclLink::give_up() noexcept {
-  if (alive()) abort_.start(table_, std::exchange(comm_, nullptr));
+  if (!alive()) return;
+  const auto end_kernels = [call = table_.abort, comm = std::exchange(comm_, nullptr)] { call(comm); };
+  try {
+    std::packaged_task<void()> task(end_kernels);
+    aborted_ = task.get_future();
+    aborting_ = std::thread(std::move(task));
+  } catch (const std::exception&) {  // no thread is available: abort here, since the kernels must end
+    end_kernels();
+  }
+}
+
+void NcclLink::finish_abort(Deadline limit) noexcept {
+  if (!aborting_.joinable()) return;
+  if (aborted_.wait_until(deadline_after(Clock::now(), limit)) == std::future_status::ready)
+    aborting_.join();
+  else
+    aborting_.detach();
 }
 
 void NcclLink::fail(const std::string& reason) {
@@ -104,15 +125,13 @@ void NcclLink::require_good(Result result, std::string_view what) {
 
 /// Waits until the last call has completed: communicators are nonblocking, so calls may return before they complete.
 void NcclLink::settle(std::string_view what, Deadline deadline) {
-  const Clock::time_point begin = Clock::now();
-  const bool settled = poll_until(deadline_after(begin, deadline), [&] {
+  const auto waited = poll_in_vain(deadline, [&] {
     Result state = Result::success;
     require_good(table_.async_error(comm_, state), what);
     require_good(state, what);
     return state != Result::in_progress;
   });
-  if (!settled)
-    fail(missed_deadline(Clock::now() - begin, message("the other ranks in NCCL's ", what), {.deadline = deadline}));
+  if (waited) fail(missed_deadline(*waited, message("the other ranks in NCCL's ", what), {.deadline = deadline}));
 }
 
 }  // namespace fsdp::comm

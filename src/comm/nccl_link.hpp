@@ -4,14 +4,14 @@
 #pragma once
 
 #include <chrono>
+#include <future>
 #include <memory>
 #include <span>
 #include <string>
 #include <string_view>
+#include <thread>
 
 #include <tessera/comm/nccl_table.hpp>
-
-#include "nccl_abort.hpp"
 
 namespace fsdp::comm {
 
@@ -24,7 +24,7 @@ class NcclLink {
   NcclLink(const nccl::Table& table, const nccl::Seat& seat, Deadline deadline);
   NcclLink(const NcclLink&) = delete;
   NcclLink& operator=(const NcclLink&) = delete;
-  ~NcclLink() { give_up(); }
+  ~NcclLink();
 
   const nccl::Table& table() const { return table_; }
   bool alive() const { return comm_ != nullptr; }
@@ -43,11 +43,13 @@ class NcclLink {
 
   /// Finalises and destroys the communicator, after all its work is done on all ranks. Aborts it at the deadline.
   void end(Deadline deadline) noexcept;
-  /// Starts an abort and returns immediately, even if graphs contain collectives of the communicator; see
-  /// nccl_abort.hpp.
+  /// Starts ncclCommAbort on another thread and returns immediately. The call first stops NCCL's kernels, then waits
+  /// until no CUDA graph contains a collective of the communicator. Graphs are destroyed while the failure unwinds the
+  /// stack, so the failing thread must not wait for them.
   void give_up() noexcept;
-  /// Waits for the end of an abort, if one was started. Graphs should be destroyed by now.
-  void finish_abort(Deadline deadline) noexcept { abort_.finish(deadline); }
+  /// Waits up to `limit` for the end of an abort, if one was started. If a graph still contains a collective then,
+  /// detaches the thread.
+  void finish_abort(Deadline limit) noexcept;
   [[noreturn]] void fail(const std::string& reason);
 
  private:
@@ -59,7 +61,8 @@ class NcclLink {
   const nccl::Table& table_;
   nccl::Comm comm_ = nullptr;
   nccl::Comm made_ = nullptr;  ///< the result of a split, which NCCL may set late
-  NcclAbort abort_;
+  std::thread aborting_;
+  std::future<void> aborted_;
   std::string failure_ = "it has ended";
 };
 

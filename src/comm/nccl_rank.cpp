@@ -12,7 +12,6 @@
 namespace fsdp::comm {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 constexpr std::size_t events_kept = 64;
 /// Longest wait for data that a peer sent before it aborted, such as an error that all ranks are to throw.
 constexpr std::chrono::milliseconds on_its_way{500};
@@ -44,10 +43,6 @@ void NcclRank::move_with(AnyQueue queue) {
   values_ = queue_.allocate_on_host(value_bytes);
 }
 
-NcclBatch NcclRank::batch() const {
-  return NcclBatch(*link_, queue_, scratch_.get(), staging_bytes, monitor_.options.deadline);
-}
-
 Ticket NcclRank::start() {
   link_->check();
   AnyEvent& done = done_[next_ % done_.size()];
@@ -55,47 +50,31 @@ Ticket NcclRank::start() {
     move_values();
     done = nullptr;
   } else {
-    start_tensors();
+    for (const AnyEvent& event : std::exchange(after_, {})) queue_.wait(event);
+    enqueue_collective({.rank = rank(),
+                        .size = size_,
+                        .link = *link_,
+                        .queue = queue_,
+                        .staging = scratch_.get(),
+                        .staging_bytes = staging_bytes,
+                        .deadline = monitor_.options.deadline},
+                       transfer_);
     done = last_done_ = queue_.record();
   }
   return next_++;
 }
 
-void NcclRank::start_tensors() {
-  for (const AnyEvent& event : std::exchange(after_, {})) queue_.wait(event);
-  NcclBatch calls = batch();
-  const NcclPlace place{.rank = rank(), .size = size()};
-  switch (transfer_.op) {
-    case Op::all_gather: add_all_gather(calls, transfer_, place); break;
-    case Op::reduce_scatter: add_reduce_scatter(calls, transfer_, place); break;
-    case Op::all_reduce: add_all_reduce(calls, transfer_, place); break;
-    case Op::all_to_all: add_all_to_all(calls, transfer_, place); break;
-    case Op::reduce:
-    case Op::broadcast:
-    case Op::gather_bytes:
-    case Op::barrier: throw LogicError(message("NCCL: ", name_of(transfer_.op), " moves small values, not tensors"));
-  }
-  calls.flush();
-}
-
 void NcclRank::move_values() {
-  switch (transfer_.op) {
-    case Op::all_gather: {
-      const ByteSegment& values = transfer_.segments[0];
-      return gather_values(values.local, values.full, values.count(0));
-    }
-    case Op::broadcast: return broadcast_value(transfer_.segments[0].local, transfer_.segments[0].count(0));
-    case Op::barrier: {
-      std::vector<std::byte> all(static_cast<std::size_t>(size()));
-      const std::byte here{1};
-      return gather_values(&here, all.data(), 1);
-    }
-    case Op::reduce_scatter:
-    case Op::all_reduce:
-    case Op::all_to_all:
-    case Op::reduce:
-    case Op::gather_bytes: throw LogicError(message("NCCL: ", name_of(transfer_.op), " of small values is a gather"));
+  if (transfer_.op == Op::barrier) {
+    std::vector<std::byte> all(static_cast<std::size_t>(size()));
+    const std::byte here{1};
+    return gather_values(&here, all.data(), 1);
   }
+  require(transfer_.op == Op::all_gather || transfer_.op == Op::broadcast, "NCCL: ", name_of(transfer_.op),
+          " of small values is a gather");
+  const ByteSegment& values = transfer_.segments[0];
+  if (transfer_.op == Op::all_gather) return gather_values(values.local, values.full, values.count(0));
+  broadcast_value(values.local, values.count(0));
 }
 
 /// Host and device buffers have the same layout: this rank's values, then all ranks' values.
@@ -144,25 +123,24 @@ void NcclRank::abandon(Ticket) noexcept { link_->give_up(); }
 std::unique_ptr<NcclRank> NcclRank::split(int color) {
   std::vector<int> colors(static_cast<std::size_t>(size()));
   gather_values(reinterpret_cast<const std::byte*>(&color), reinterpret_cast<std::byte*>(colors.data()), sizeof(int));
-  const auto same = static_cast<int>(std::count(colors.begin(), colors.end(), color));
-  const auto before = static_cast<int>(std::count(colors.begin(), colors.begin() + rank(), color));
-  // NCCL does not accept negative colors, so the first rank with this color represents it.
-  const auto first = static_cast<int>(std::find(colors.begin(), colors.end(), color) - colors.begin());
-  std::shared_ptr<NcclLink> part = link_->split(first, rank(), monitor_.options.deadline);
-  std::unique_ptr<NcclRank> made(new NcclRank(std::move(part), before, same, monitor_.options));
+  std::vector<int> ranks;
   for (int peer = 0; peer < size(); ++peer)
-    if (colors[static_cast<std::size_t>(peer)] == color)
-      made->monitor_.world_ranks.push_back(monitor_.world_rank_of(peer));
+    if (colors[static_cast<std::size_t>(peer)] == color) ranks.push_back(peer);
+  // NCCL does not accept negative colors, so the first rank with this color represents it.
+  std::shared_ptr<NcclLink> part = link_->split(ranks.front(), rank(), monitor_.options.deadline);
+  const auto position = static_cast<int>(std::ranges::find(ranks, rank()) - ranks.begin());
+  std::unique_ptr<NcclRank> made(
+      new NcclRank(std::move(part), position, static_cast<int>(ranks.size()), monitor_.options));
+  made->monitor_.follow(monitor_, ranks);
   return made;
 }
 
 void NcclRank::wait_for(const AnyEvent& event) {
-  const Clock::time_point begin = Clock::now();
   const auto happened = [&] { return queue_.happened(event); };
-  const bool in_time = poll_until(deadline_after(begin, monitor_.options.device_deadline),
-                                  [&] { return happened() || link_->has_lost_peer(); });
-  if (in_time && !poll_until(Clock::now() + on_its_way, happened)) link_->check();
-  if (!in_time) link_->fail(missed_device_deadline(Clock::now() - begin, monitor_.options, " or the other ranks"));
+  const auto waited =
+      poll_in_vain(monitor_.options.device_deadline, [&] { return happened() || link_->has_lost_peer(); });
+  if (waited) link_->fail(missed_device_deadline(*waited, monitor_.options, " or the other ranks"));
+  if (!poll_until(Clock::now() + on_its_way, happened)) link_->check();
 }
 
 std::shared_ptr<std::byte> NcclRank::shared_memory(std::int64_t bytes) {
@@ -174,19 +152,15 @@ std::shared_ptr<std::byte> NcclRank::shared_memory(std::int64_t bytes) {
   // The returned pointer owns the memory and the link; its deleter removes the registration before both.
   std::shared_ptr<std::byte> memory(static_cast<std::byte*>(data),
                                     [free = table.mem_free](std::byte* freed) { free(freed); });
-  clear(memory.get(), bytes);
-  void* const registration = link_->register_memory(data, static_cast<std::size_t>(bytes));
-  return std::shared_ptr<std::byte>(
-      memory.get(), [memory, link = link_, registration](std::byte*) { link->deregister_memory(registration); });
-}
-
-void NcclRank::clear(std::byte* data, std::int64_t bytes) {
   const std::int64_t most = std::min<std::int64_t>(bytes, 1 << 20);
   const std::shared_ptr<std::byte> zeros = queue_.allocate(most);
   for (std::int64_t begin = 0; begin < bytes; begin += most)
-    queue_.move(zeros.get(), data + begin, std::min(most, bytes - begin));
+    queue_.move(zeros.get(), memory.get() + begin, std::min(most, bytes - begin));
   wait_for(queue_.record());
   queue_.synchronize();  // already complete; the call is for devices that check accesses
+  void* const registration = link_->register_memory(data, static_cast<std::size_t>(bytes));
+  return std::shared_ptr<std::byte>(
+      memory.get(), [memory, link = link_, registration](std::byte*) { link->deregister_memory(registration); });
 }
 
 }  // namespace fsdp::comm

@@ -2,6 +2,7 @@
 #include <tessera/comm/threads.hpp>
 
 #include <algorithm>
+#include <exception>
 #include <thread>
 
 #include <tessera/comm/poll.hpp>
@@ -16,10 +17,9 @@ template void broadcast(Threads<>&, std::span<std::byte>, int, Label);
 template void gather_bytes(Threads<>&, std::span<const std::byte>, std::span<std::byte>, Label);
 template void barrier(Threads<>&, Label);
 
-ThreadsRank::ThreadsRank(std::shared_ptr<ThreadsGroup> group, int rank, int world_rank, const Options& options, End end)
+ThreadsRank::ThreadsRank(std::shared_ptr<ThreadsGroup> group, int rank, const Options& options, End end)
     : group_(std::move(group)),
       rank_(rank),
-      world_rank_(world_rank),
       end_(end),
       exceptions_(std::uncaught_exceptions()),
       copied_(static_cast<std::size_t>(group_->size())),
@@ -32,12 +32,18 @@ ThreadsRank::ThreadsRank(std::shared_ptr<ThreadsGroup> group, int rank, int worl
 ThreadsRank::~ThreadsRank() {
   if (std::uncaught_exceptions() > exceptions_) {
     if (end_ == End::is_reported_by_launcher) return;
-    group_->world->poison(world_rank_, "an exception ended it");
+    group_->world->poison(world_rank(), "an exception ended it");
     let_peers_finish_reading();
     return;
   }
-  finish_queued();
-  group_->peer(rank_).left.store(true);
+  try {  // before its memory and queue are destroyed, all transfers and the queue finish
+    if (queue_ && next_ > 0) {
+      wait_for(done(next_ - 1));
+      wait_for(queue_.record());
+    }
+  } catch (const std::exception&) {  // the failure was reported, and all queues have been waited for
+  }
+  own().left.store(true);
   group_->world->notify();
 }
 
@@ -49,15 +55,15 @@ Transfer& ThreadsRank::prepare() {
     wait(oldest);
     if (queue_) done(oldest);
   }
-  return group_->peer(rank_).transfers[next_ % ThreadsPeer::depth];
+  return own().transfers[next_ % ThreadsPeer::depth];
 }
 
 Ticket ThreadsRank::start() {
   throw_if_poisoned();
   const Ticket ticket = next_++;
   if (on_queue(own_transfer(ticket)))
-    group_->peer(rank_).milestones[ticket % ThreadsPeer::depth].published = std::exchange(after_, {});
-  group_->peer(rank_).published.store(next_);
+    own().milestones[ticket % ThreadsPeer::depth].published = std::exchange(after_, {});
+  own().published.store(next_);
   group_->world->notify();
   progress();
   return ticket;
@@ -94,7 +100,7 @@ void ThreadsRank::wait(Ticket ticket) {
 }
 
 void ThreadsRank::abandon(Ticket) noexcept {
-  group_->world->poison(world_rank_, "an exception ended it while a collective was in flight");
+  group_->world->poison(world_rank(), "an exception ended it while a collective was in flight");
   let_peers_finish_reading();
 }
 
@@ -104,13 +110,13 @@ bool ThreadsRank::progress() {
   bool moved = false;
   try {
     while (active_ < next_) {
-      const Reading reading(group_->peer(rank_).reading);
+      const Reading reading(own().reading);
       if (group_->world->poisoned()) break;
       const Ticket before = active_;
       const Transfer& transfer = own_transfer(active_);
       const bool advanced = advance(transfer);
       moved = moved || advanced;
-      if (advanced && on_queue(transfer)) group_->peer(rank_).latest = queue_.record();
+      if (advanced && on_queue(transfer)) own().latest = queue_.record();
       if (active_ == before) break;
     }
   } catch (const CollectiveError& mismatch) {
@@ -120,47 +126,25 @@ bool ThreadsRank::progress() {
 }
 
 bool ThreadsRank::advance(const Transfer& transfer) {
+  if (transfer.copies()) return gather_from_ready(transfer, &ThreadsRank::published);
   const std::uint64_t reduced_step = 2 * active_ + 1;
-  const std::uint64_t last_step = 2 * active_ + 2;
-  switch (transfer.op) {
-    case Op::all_gather:
-    case Op::all_to_all: return gather_from_ready(transfer, &ThreadsRank::published);
-    case Op::reduce_scatter:
-      if (!all_published()) return false;
+  const bool gathers_sums = transfer.op == Op::all_reduce;
+  const bool has_reduced = gathers_sums && own().finished.load() >= reduced_step;
+  if (!has_reduced) {
+    if (!all_published()) return false;
+    for (int peer = 0; peer < size(); ++peer) static_cast<void>(active_transfer_of(peer));  // checks that all match
+    if (transfer.reduces()) {
       sum_own_pieces(transfer);
-      set_finished(last_step);
-      return true;
-    case Op::all_reduce: {
-      // A peer that has summed its pieces does not read contributions any more: its piece may be read, and this rank's
-      // copy of that piece may be overwritten.
-      bool moved = false;
-      if (group_->peer(rank_).finished.load() < reduced_step) {
-        if (!all_published()) return false;
-        sum_own_pieces(transfer);
-        set_finished(reduced_step);
-        moved = true;
-      }
-      return gather_from_ready(transfer, &ThreadsRank::reduced) || moved;
+    } else if (transfer.op == Op::broadcast && transfer.root != rank_) {
+      const Stopwatch copying(monitor_.totals.copy_seconds);
+      copy_bytes(transfer.segments[0].local, active_transfer_of(transfer.root).segments[0].local,
+                 transfer.segments[0].count(0), monitor_.options.threads);
     }
-    case Op::broadcast:
-      if (!all_published()) return false;
-      require_all_same();
-      if (transfer.root != rank_) {
-        const Stopwatch copying(monitor_.totals.copy_seconds);
-        copy_bytes(transfer.segments[0].local, active_transfer_of(transfer.root).segments[0].local,
-                   transfer.segments[0].count(0), monitor_.options.threads);
-      }
-      set_finished(last_step);
-      return true;
-    case Op::barrier:
-    case Op::reduce:
-    case Op::gather_bytes:
-      if (!all_published()) return false;
-      require_all_same();
-      set_finished(last_step);
-      return true;
   }
-  return false;
+  if (!has_reduced) set_finished(gathers_sums ? reduced_step : reduced_step + 1);
+  // A peer that has summed its pieces does not read contributions any more: its piece may be read, and this rank's copy
+  // of that piece may be overwritten.
+  return !gathers_sums || gather_from_ready(transfer, &ThreadsRank::reduced) || !has_reduced;
 }
 
 bool ThreadsRank::gather_from_ready(const Transfer& transfer, bool (ThreadsRank::*ready)(int) const) {
@@ -195,13 +179,8 @@ bool ThreadsRank::all_published() const {
   return true;
 }
 
-void ThreadsRank::require_all_same() const {
-  for (int peer = 0; peer < size(); ++peer) static_cast<void>(active_transfer_of(peer));
-}
-
 void ThreadsRank::sum_own_pieces(const Transfer& transfer) {
   const Stopwatch copying(monitor_.totals.copy_seconds);
-  require_all_same();
   for (int peer = 0; peer < size(); ++peer) join(transfer, peer);
   for (std::size_t index = 0; index < transfer.segments.size(); ++index) {
     const ByteSegment& segment = transfer.segments[index];
@@ -231,33 +210,30 @@ void ThreadsRank::copy_from(const Transfer& transfer, int peer) {
                                      .received = segment.count(peer)});
     std::byte* const place = segment.full + segment.begin(peer) * transfer.element_bytes();
     const std::byte* const piece = source.local + source.sent_begin(rank_) * transfer.element_bytes();
-    if (place != piece) copy(transfer, place, piece, segment.count(peer));
+    const std::int64_t bytes = segment.count(peer) * transfer.element_bytes();
+    if (place == piece) continue;
+    if (on_queue(transfer))
+      queue_.move(piece, place, bytes);
+    else
+      copy_bytes(place, piece, bytes, monitor_.options.threads);
   }
-}
-
-void ThreadsRank::copy(const Transfer& transfer, std::byte* to, const std::byte* from, std::int64_t elements) {
-  const std::int64_t bytes = elements * transfer.element_bytes();
-  if (on_queue(transfer))
-    queue_.move(from, to, bytes);
-  else
-    copy_bytes(to, from, bytes, monitor_.options.threads);
 }
 
 /// Returns a peer's description of the active transfer. Throws CollectiveError unless it matches this rank's.
 const Transfer& ThreadsRank::active_transfer_of(int peer) const {
   const Transfer& mine = own_transfer(active_);
   const Transfer& theirs = group_->peer(peer).transfers[active_ % ThreadsPeer::depth];
-  require_same(world_rank_, outline_of(mine), monitor_.world_rank_of(peer), outline_of(theirs));
+  require_same(world_rank(), mine, monitor_.world_rank_of(peer), theirs);
   return theirs;
 }
 
 void ThreadsRank::set_finished(std::uint64_t step) {
   const bool last = step == 2 * active_ + 2;
   if (on_queue(own_transfer(active_))) {
-    Milestones& milestones = group_->peer(rank_).milestones[active_ % ThreadsPeer::depth];
+    Milestones& milestones = own().milestones[active_ % ThreadsPeer::depth];
     (last ? milestones.finished : milestones.reduced) = queue_.record();
   }
-  group_->peer(rank_).finished.store(step);
+  own().finished.store(step);
   if (last) ++active_;
   group_->world->notify();
 }
@@ -283,19 +259,27 @@ std::string ThreadsRank::missing(Ticket ticket, bool only_left) const {
   return text;
 }
 
+ThreadsPeer& ThreadsRank::own() const { return group_->peer(rank_); }
+
 /// Returns this rank's description of a transfer in flight.
-const Transfer& ThreadsRank::own_transfer(Ticket ticket) const {
-  return group_->peer(rank_).transfers[ticket % ThreadsPeer::depth];
-}
+const Transfer& ThreadsRank::own_transfer(Ticket ticket) const { return own().transfers[ticket % ThreadsPeer::depth]; }
 
 void ThreadsRank::let_peers_finish_reading() const noexcept {
   for (int peer = 0; peer < size(); ++peer)
     while (peer != rank_ && group_->peer(peer).reading.load()) std::this_thread::yield();
-  let_queues_finish();
+  if (!queue_) return;
+  // Waits for all ranks' queues until the deadline. No more work is enqueued at this point.
+  const Clock::time_point deadline = deadline_after(Clock::now(), monitor_.options.deadline);
+  for (int peer = 0; peer < size(); ++peer) {
+    try {
+      poll_until(deadline, [&] { return queue_.happened(group_->peer(peer).latest); });
+    } catch (const std::exception&) {  // a lost device no longer reads memory
+    }
+  }
 }
 
 void ThreadsRank::fail(const std::string& reason) {
-  group_->world->poison(world_rank_, reason);
+  group_->world->poison(world_rank(), reason);
   let_peers_finish_reading();
   throw CollectiveError(reason);
 }
@@ -305,6 +289,42 @@ void ThreadsRank::throw_if_poisoned() const {
   if (!world.poisoned()) return;
   let_peers_finish_reading();
   throw CollectiveError(message("rank ", world.failed_rank(), " failed: ", world.failure()));
+}
+
+/// Makes this rank's queue wait until it may read a peer's tensors of the active transfer. An all_reduce waits for the
+/// peer's caller events before it sums, and for the peer's sums before it gathers.
+void ThreadsRank::join(const Transfer& transfer, int peer) {
+  if (!on_queue(transfer)) return;
+  const Milestones& theirs = group_->peer(peer).milestones[active_ % ThreadsPeer::depth];
+  if (own().finished.load() == 2 * active_ + 1) {
+    queue_.wait(theirs.reduced);
+  } else {
+    for (const AnyEvent& event : theirs.published) queue_.wait(event);
+  }
+}
+
+AnyEvent ThreadsRank::done(Ticket ticket) {
+  wait(ticket);
+  for (; joined_ <= ticket; ++joined_) {
+    AnyEvent& event = done_[joined_ % ThreadsPeer::depth];
+    event = nullptr;
+    if (!on_queue(own_transfer(joined_))) continue;
+    for (int peer = 0; peer < size(); ++peer)
+      joins_.wait(group_->peer(peer).milestones[joined_ % ThreadsPeer::depth].finished);
+    event = last_done_ = joins_.record();
+  }
+  // An old transfer's slot has been reused; a later event on the same queue implies its completion.
+  return joined_ - ticket > ThreadsPeer::depth ? last_done_ : done_[ticket % ThreadsPeer::depth];
+}
+
+void ThreadsRank::wait_for(const AnyEvent& event) {
+  const auto waited = poll_in_vain(monitor_.options.device_deadline, [&] {
+    if (queue_.happened(event)) return true;
+    progress();
+    throw_if_poisoned();
+    return false;
+  });
+  if (waited) fail(missed_device_deadline(*waited, monitor_.options));
 }
 
 }  // namespace fsdp::comm

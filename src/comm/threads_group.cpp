@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// How groups of thread ranks are made, by launch and by splits, and the state that their ranks share.
+/// How groups of thread ranks are made, by launch, by splits and on threads of a host program, and the state that their
+/// ranks share.
 #include "threads_group.hpp"
 
+#include <algorithm>
 #include <exception>
 #include <thread>
 
 #include <tessera/comm/threads.hpp>
-#include <tessera/comm/threads_rank.hpp>
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -92,7 +93,7 @@ int run_threads(int ranks, const Options& options, const std::function<int(std::
       try {
         const int rank = static_cast<int>(index);
         statuses[index] =
-            f(std::make_unique<ThreadsRank>(group, rank, rank, options, ThreadsRank::End::is_reported_by_launcher));
+            f(std::make_unique<ThreadsRank>(group, rank, options, ThreadsRank::End::is_reported_by_launcher));
       } catch (const std::exception& error) {
         errors[index] = std::current_exception();
         world->poison(static_cast<int>(index), error.what());
@@ -121,42 +122,50 @@ int run_threads(int ranks, const Options& options, const std::function<int(std::
 std::unique_ptr<ThreadsRank> ThreadsRank::split(int color) {
   struct Vote {
     int color;
-    int world_rank;
     std::shared_ptr<ThreadsGroup>* group;
   };
   // The lowest rank of each color makes the group; all copy its pointer before it goes out of scope.
   std::shared_ptr<ThreadsGroup> made;
-  const Vote mine{.color = color, .world_rank = world_rank_, .group = &made};
+  const Vote mine{.color = color, .group = &made};
   std::vector<Vote> votes(static_cast<std::size_t>(size()));
-  const std::vector<std::int64_t> counts(votes.size(), sizeof(Vote));
   const auto gather = [&] {
-    Transfer& transfer = prepare();
-    describe(transfer, Op::all_gather, std::span<const Segment<std::uint8_t>>{}, DType::u8);
-    transfer.values = true;
-    transfer.segments.push_back({.local = reinterpret_cast<std::byte*>(const_cast<Vote*>(&mine)),
-                                 .full = reinterpret_cast<std::byte*>(votes.data()),
-                                 .counts = counts});
-    wait(start());
+    gather_values(*this, std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(votes)));
   };
   gather();
-  int ranks = 0;
-  int rank = 0;
-  int leader = -1;
-  std::vector<int> world_ranks;
-  for (int peer = 0; peer < size(); ++peer) {
-    if (votes[static_cast<std::size_t>(peer)].color != color) continue;
-    if (leader < 0) leader = peer;
-    world_ranks.push_back(votes[static_cast<std::size_t>(peer)].world_rank);
-    if (peer < rank_) ++rank;
-    ++ranks;
-  }
-  if (leader == rank_) made = std::make_shared<ThreadsGroup>(group_->world, ranks);
+  std::vector<int> ranks;
+  for (int peer = 0; peer < size(); ++peer)
+    if (votes[static_cast<std::size_t>(peer)].color == color) ranks.push_back(peer);
+  if (ranks.front() == rank_) made = std::make_shared<ThreadsGroup>(group_->world, static_cast<int>(ranks.size()));
   gather();
-  std::shared_ptr<ThreadsGroup> group = *votes[static_cast<std::size_t>(leader)].group;
+  std::shared_ptr<ThreadsGroup> group = *votes[static_cast<std::size_t>(ranks.front())].group;
   gather();
-  auto part = std::make_unique<ThreadsRank>(std::move(group), rank, world_rank_, monitor_.options, end_);
-  part->monitor().world_ranks = std::move(world_ranks);
+  const auto rank = static_cast<int>(std::ranges::find(ranks, rank_) - ranks.begin());
+  auto part = std::make_unique<ThreadsRank>(std::move(group), rank, monitor_.options, end_);
+  part->monitor_.follow(monitor_, ranks);
   return part;
+}
+
+ThreadRanks::ThreadRanks(int ranks, const Options& options) : options_(options) {
+  options_.threads = threads_of_guest(options);
+  group_ = group_of_threads(ranks);
+}
+
+int ThreadRanks::size() const { return group_->size(); }
+
+std::unique_ptr<ThreadsRank> ThreadRanks::joined(int rank) {
+  require_rank(rank);
+  require<InputError>(!group_->peer(rank).joined.exchange(true), "threads communicator: rank ", rank,
+                      " joins a second time; keep the communicator that it got");
+  return std::make_unique<ThreadsRank>(group_, rank, options_, ThreadsRank::End::is_reported_here);
+}
+
+void ThreadRanks::fail(int rank, std::string_view why) {
+  require_rank(rank);
+  group_->world->poison(rank, why);
+}
+
+void ThreadRanks::require_rank(int rank) const {
+  require<InputError>(rank >= 0 && rank < size(), "threads communicator: rank ", rank, "; ranks are 0 to ", size() - 1);
 }
 
 }  // namespace fsdp::comm

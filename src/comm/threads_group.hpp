@@ -16,25 +16,11 @@
 #include <string_view>
 #include <vector>
 
+#include <tessera/comm/poll.hpp>
 #include <tessera/comm/queued_core.hpp>
 #include <tessera/comm/transfer.hpp>
 
 namespace fsdp::comm {
-
-using Clock = std::chrono::steady_clock;
-
-/// Adds the time for which it is alive to `seconds`.
-class Stopwatch {
- public:
-  explicit Stopwatch(double& seconds) : seconds_(seconds), begin_(Clock::now()) {}
-  Stopwatch(const Stopwatch&) = delete;
-  Stopwatch& operator=(const Stopwatch&) = delete;
-  ~Stopwatch() { seconds_ += std::chrono::duration<double>(Clock::now() - begin_).count(); }
-
- private:
-  double& seconds_;
-  Clock::time_point begin_;
-};
 
 /// Sets a flag while it is alive: this rank is reading peers' memory, so a failing peer must not free its memory yet.
 class Reading {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 #include <numeric>
+#include <utility>
 
 #ifdef __SSE2__
 #include <emmintrin.h>
@@ -46,13 +47,6 @@ void split_over_threads(std::int64_t count, std::int64_t element_bytes, int aske
   body(std::int64_t{0}, count);
 }
 
-/// Orders streamed stores before later stores that publish the result to other threads.
-void finish_streaming() {
-#ifdef __SSE2__
-  _mm_sfence();
-#endif
-}
-
 }  // namespace
 
 std::int64_t ByteSegment::begin(int rank) const {
@@ -70,22 +64,19 @@ std::int64_t ByteSegment::local_total(int rank) const {
 }
 
 void describe(Transfer& transfer, Op op, DType dtype, DType wire, Write write) {
+  std::vector<ByteSegment> segments = std::move(transfer.segments);
+  segments.clear();
+  transfer = {};
   transfer.op = op;
   transfer.dtype = dtype;
   transfer.wire = wire;
   transfer.write = write;
-  transfer.contributions = Contributions::kept;
-  transfer.order = SumOrder::any;
-  transfer.root = 0;
-  transfer.values = false;
-  transfer.reduction = 0;
-  transfer.segments.clear();
-  transfer.elements = 0;
-  transfer.counts_hash = 0;
+  transfer.segments = std::move(segments);
 }
 
 void add_segment(Transfer& transfer, const ByteSegment& segment) {
   transfer.segments.push_back(segment);
+  ++transfer.segment_count;
   if (!segment.sent.empty()) return;  // each rank counts only its own elements
   for (const std::int64_t count : segment.counts) {
     transfer.elements += count;
@@ -98,7 +89,7 @@ void require_same(int rank, const Outline& mine, int peer, const Outline& theirs
   const auto words = [](const Outline& outline) {
     const bool rounds = outline.wire != outline.dtype;
     return message(name_of(outline.op), " (", name_of(outline.dtype), rounds ? " as " : "",
-                   rounds ? name_of(outline.wire) : "", ", ", outline.segments, " segments, ", outline.elements,
+                   rounds ? name_of(outline.wire) : "", ", ", outline.segment_count, " segments, ", outline.elements,
                    " elements)");
   };
   const bool same_words = words(mine) == words(theirs);
@@ -145,7 +136,9 @@ void sum_in_order(std::span<const Contribution> contributions, DType wire, std::
                      .to = to};
   split_over_threads(count, sizeof(float), threads, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t at = begin; at < end; at += sum_block) loops.sum(sum, at, std::min(sum_block, end - at));
-    if (streamed) finish_streaming();
+#ifdef __SSE2__
+    if (streamed) _mm_sfence();  // orders streamed stores before later stores that publish the result to other threads
+#endif
   });
 }
 

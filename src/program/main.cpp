@@ -195,7 +195,7 @@ struct Run {
   int operator()(const Bound<cli::Calibrate>& command) const {
     command.flags.require_ranges();
     settle_launch(command->comm, command->launch, command.flags.is_given("comm"));
-    train::require_unread("--out", command->out, train::files_of(command.flags));
+    train::require_unread("--out", command->out, command.flags.files());
     return any_stack(command->comm).calibrate(*command);
   }
   int operator()(const Bound<cli::Eval>& command) const {

@@ -22,7 +22,7 @@
 #include <vector>
 
 #include <tessera/comm/mpi.hpp>
-#include <tessera/comm/thread_ranks.hpp>
+#include <tessera/comm/threads.hpp>
 
 #include "host_sums.hpp"
 

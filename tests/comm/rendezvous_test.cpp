@@ -22,7 +22,6 @@
 #include <support/errors.hpp>
 #include "free_port.hpp"
 #include "job_variables.hpp"
-#include "src/comm/rendezvous_message.hpp"
 
 namespace fsdp::comm {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <tessera/comm/thread_ranks.hpp>
+#include <tessera/comm/threads.hpp>
 
 #include <omp.h>
 

@@ -24,7 +24,7 @@
 
 #include <tessera/fsdp/device/cpu.hpp>
 #include <tessera/fsdp/device/operations.hpp>
-#include <tessera/fsdp/testing/numbers.hpp>
+#include <tessera/fsdp/testing/guarded.hpp>
 
 #include <support/sanitizer.hpp>
 

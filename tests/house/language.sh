@@ -6,7 +6,7 @@ set -euo pipefail
 cd "$1/include"
 shift
 checked=$(grep -rl core/language.hpp . --include=*.hpp)
-for header in comm/{self,threads,thread_ranks,mpi,nccl}.hpp fsdp/{sharded,fsdp}.hpp trainer/train_main.hpp; do
+for header in comm/{self,threads,mpi,nccl}.hpp fsdp/{sharded,fsdp}.hpp trainer/train_main.hpp; do
   grep -Fx "./$header" <<<"$checked" >/dev/null || { echo "FAILED: $header does not check the language"; exit 1; }
 done
 for header in $checked; do

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The literal bytes of records and messages were written and serialized by the Python package tensorboard.
-#include <tessera/trainer/report/tensorboard.hpp>
+#include <tessera/trainer/report/metrics.hpp>
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>

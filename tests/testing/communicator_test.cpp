@@ -22,7 +22,7 @@ void expect_found(std::string_view where, std::string_view found) {
 
 template <class Wrong, class Fault>
 void expect_fault_found(std::string_view where, std::string_view found) {
-  expect_sentence(failures_of([] { Fault::template check<Wrong>(); }), Fault::asked, where, found);
+  expect_failure([] { Fault::template check<Wrong>(); }, Fault::asked, where, found);
 }
 
 TEST(CommunicatorKit, AcceptsACorrectWrapper) {
@@ -64,10 +64,9 @@ TEST(CommunicatorKit, FindsWrongExchanges) {
 }
 
 TEST(CommunicatorKit, FindsARunThatStartsTooFewRanks) {
-  expect_sentence(failures_of([] { check_behaviour<RunsOneRank, GathersBytes>(); }), run_asked, "rank 0 of 1",
-                  "the number of ranks is 1 instead of 2");
-  expect_sentence(failures_of([] { check_behaviour<RunsNothing, GathersBytes>(); }), run_asked, "all cases",
-                  "in none of them");
+  expect_failure([] { check_behaviour<RunsOneRank, GathersBytes>(); }, run_asked, "rank 0 of 1",
+                 "the number of ranks is 1 instead of 2");
+  expect_failure([] { check_behaviour<RunsNothing, GathersBytes>(); }, run_asked, "all cases", "in none of them");
 }
 
 TEST(CommunicatorKit, FindsSumsInAnotherOrder) {

@@ -43,4 +43,10 @@ inline void expect_sentence(const std::vector<std::string>& messages, std::strin
                 << (all.empty() ? "nothing" : all);
 }
 
+/// Expects that `call` fails with such a message.
+template <class Call>
+void expect_failure(Call call, std::string_view asked, std::string_view where, std::string_view found) {
+  expect_sentence(failures_of(call), asked, where, found);
+}
+
 }  // namespace fsdp::testing

@@ -153,8 +153,8 @@ struct Fickle : test::OwnSchedule {
   }
 };
 TEST(StrategySuiteFinds, SchedulesThatDifferBetweenCalls) {
-  expect_sentence(failures_of([] { check_strategy_lists(Fickle{}); }), "a strategy and its copy make the same list",
-                  "1 micro-batch, lists of training", "two lists differ");
+  expect_failure([] { check_strategy_lists(Fickle{}); }, "a strategy and its copy make the same list",
+                 "1 micro-batch, lists of training", "two lists differ");
 }
 
 /// Layouts of PerParameter; those over two ranks are corrupted.
@@ -171,8 +171,8 @@ struct SpoiltLayout {
 TEST(StrategySuiteFinds, LayoutsThatAssignElementsToNoRankOrTwo) {
   const auto found = [](void (*spoil)(buffer::Layout&), std::string_view what) {
     const WithLayout<FullyShard<>, SpoiltLayout> strategy{{}, {spoil}};
-    expect_sentence(failures_of([&] { check_strategy_lists(strategy); }), "every list of the strategy",
-                    "2 ranks, 1 micro-batch, lists of training", what);
+    expect_failure([&] { check_strategy_lists(strategy); }, "every list of the strategy",
+                   "2 ranks, 1 micro-batch, lists of training", what);
   };
   found([](buffer::Layout& layout) { --layout.runs.back().counts.back(); },
         "layout spoilt: its layout of group 4 over 2 ranks gives element 298 of tensor 0 ('head') to no rank");
@@ -186,8 +186,8 @@ TEST(StrategySuiteFinds, LayoutsThatDifferBetweenRanks) {
     if (++asked % 2 == 0) std::swap(layout.runs.front().local, layout.runs.back().local);
   };
   const WithLayout<FullyShard<>, SpoiltLayout> strategy{{}, {swap, 1}};
-  expect_sentence(failures_of([&] { check_strategy_trains(strategy); }), "training ends without an error",
-                  "2 ranks, 1 micro-batch", "has another layout than rank 0");
+  expect_failure([&] { check_strategy_trains(strategy); }, "training ends without an error", "2 ranks, 1 micro-batch",
+                 "has another layout than rank 0");
 }
 
 /// A hybrid strategy whose type shards the optimizer state across groups although its facts do not: no collective would
@@ -199,9 +199,8 @@ struct StateAcross : FullyShard<> {
   constexpr sharding::Rules rules() const { return {.facts = {.across = sharding::Across::all_reduce}}; }
 };
 TEST(StrategySuiteFinds, FactsThatContradictTheTypeOfAStrategy) {
-  expect_sentence(failures_of([] { check_strategy_lists(StateAcross{}); }), "every list of the strategy",
-                  "1 rank, 1 micro-batch",
-                  "places optimizer state across groups as Shard, and its facts.across is not");
+  expect_failure([] { check_strategy_lists(StateAcross{}); }, "every list of the strategy", "1 rank, 1 micro-batch",
+                 "places optimizer state across groups as Shard, and its facts.across is not");
 }
 
 /// Every valid schedule trains correctly; therefore this test passes different numbers to the comparison itself.

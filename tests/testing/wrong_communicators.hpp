@@ -87,14 +87,28 @@ class OverThreads {
     return results;
   }
 
-  /// Returns the `full` of all ranks, concatenated.
-  std::vector<float> contributions_of_all(const comm::Segment<float>& segment) {
+  /// Calls f(element, contributions), in the order of ranks, for elements [begin, begin + count) of `full`.
+  void each_sum(const comm::Segment<float>& segment, std::int64_t begin, std::int64_t count, auto f) {
     const std::int64_t each = total(segment.counts);
     const std::vector<std::int64_t> counts(static_cast<std::size_t>(size()), each);
-    std::vector<float> all(static_cast<std::size_t>(each * size()));
+    std::vector<float> all(static_cast<std::size_t>(each * size())), contributions(counts.size());
     const comm::Segment<float> whole{segment.full, all.data(), counts};
     threads_.all_gather(std::span(&whole, 1)).wait();
-    return all;
+    for (std::int64_t i = 0; i < count; ++i) {
+      for (std::size_t peer = 0; peer < contributions.size(); ++peer)
+        contributions[peer] = all[peer * static_cast<std::size_t>(each) + static_cast<std::size_t>(begin + i)];
+      f(i, std::as_const(contributions));
+    }
+  }
+  static void gather_own(std::span<const std::byte> mine, std::span<std::byte> all) {
+    for (std::size_t at = 0; at < all.size(); at += mine.size()) std::ranges::copy(mine, all.begin() + at);
+  }
+  static void nameless(auto call) {
+    try {
+      call();
+    } catch (const comm::CollectiveError&) {
+      throw comm::CollectiveError("a collective failed");
+    }
   }
 
   Threads threads_;
@@ -109,22 +123,19 @@ struct SumsFromTheLastRank : OverThreads<SumsFromTheLastRank> {
   using OverThreads::OverThreads;
   template <class Wire>
   Request reduce_scatter(std::span<const comm::Segment<float>> segments, Write write) {
-    for (const comm::Segment<float>& segment : segments) {
-      const std::vector<float> all = contributions_of_all(segment);
-      for (std::int64_t i = 0; i < own_count(segment.counts); ++i) {
-        const float sum = reversed_sum(all, total(segment.counts), own_begin(segment.counts) + i);
+    for (const comm::Segment<float>& segment : segments)
+      each_sum(segment, own_begin(segment.counts), own_count(segment.counts), [&](std::int64_t i, const auto& values) {
+        const float sum = std::accumulate(values.rbegin(), values.rend(), 0.0f);
         segment.local[i] = write == Write::overwrite ? sum : segment.local[i] + sum;
-      }
-    }
+      });
     return {};
   }
   template <class Wire>
   Request all_reduce(std::span<const comm::Segment<float>> segments) {
-    for (const comm::Segment<float>& segment : segments) {
-      const std::vector<float> all = contributions_of_all(segment);
-      const std::int64_t each = total(segment.counts);
-      for (std::int64_t i = 0; i < each; ++i) segment.full[i] = reversed_sum(all, each, i);
-    }
+    for (const comm::Segment<float>& segment : segments)
+      each_sum(segment, 0, total(segment.counts), [&](std::int64_t i, const auto& values) {
+        segment.full[i] = std::accumulate(values.rbegin(), values.rend(), 0.0f);
+      });
     return {};
   }
   void reduce(std::span<std::int64_t> values, comm::Reduction reduction) { threads_.reduce(values, reduction); }
@@ -132,20 +143,8 @@ struct SumsFromTheLastRank : OverThreads<SumsFromTheLastRank> {
     if (reduction != comm::Reduction::sum) return threads_.reduce(values, reduction);
     std::vector<double> all(values.size() * static_cast<std::size_t>(size()));
     threads_.gather_bytes(std::as_bytes(values), std::as_writable_bytes(std::span(all)));
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      values[i] = 0;
-      for (std::size_t at = all.size() - values.size() + i;; at -= values.size()) {
-        values[i] += all[at];
-        if (at < values.size()) break;
-      }
-    }
-  }
-
- private:
-  float reversed_sum(const std::vector<float>& all, std::int64_t each, std::int64_t index) const {
-    float sum = 0;
-    for (int peer = size() - 1; peer >= 0; --peer) sum += all[static_cast<std::size_t>(peer * each + index)];
-    return sum;
+    std::ranges::fill(values, 0);
+    for (std::size_t at = all.size(); at-- > 0;) values[at % values.size()] += all[at];
   }
 };
 
@@ -171,17 +170,13 @@ struct KeepsItsOwnOrder : OverThreads<KeepsItsOwnOrder> {
   template <class Wire>
   Request reduce_scatter(std::span<const comm::Segment<float>> segments, Write write, comm::Contributions = {},
                          comm::SumOrder = {}) {
-    for (const comm::Segment<float>& segment : segments) {
-      const std::vector<float> all = contributions_of_all(segment);
-      for (std::int64_t i = 0; i < own_count(segment.counts); ++i) {
+    for (const comm::Segment<float>& segment : segments)
+      each_sum(segment, own_begin(segment.counts), own_count(segment.counts), [&](std::int64_t i, const auto& values) {
         float sum = write == Write::accumulate ? segment.local[i] : 0.0f;
-        for (int step = 1; step <= size(); ++step) {
-          const std::int64_t row = (rank() + step) % size() * total(segment.counts);
-          sum += static_cast<float>(Wire(all[static_cast<std::size_t>(row + own_begin(segment.counts) + i)]));
-        }
+        for (int step = 1; step <= size(); ++step)
+          sum += static_cast<float>(Wire(values[static_cast<std::size_t>((rank() + step) % size())]));
         segment.local[i] = sum;
-      }
-    }
+      });
     return {};
   }
 };
@@ -275,9 +270,7 @@ struct BroadcastsFromRankZero : OverThreads<BroadcastsFromRankZero> {
 /// Gathers only its own bytes.
 struct GathersOwnBytes : OverThreads<GathersOwnBytes> {
   using OverThreads::OverThreads;
-  void gather_bytes(std::span<const std::byte> mine, std::span<std::byte> all) {
-    for (std::size_t at = 0; at < all.size(); at += mine.size()) std::copy(mine.begin(), mine.end(), all.begin() + at);
-  }
+  void gather_bytes(std::span<const std::byte> mine, std::span<std::byte> all) { gather_own(mine, all); }
 };
 
 /// Parts of a split have their ranks in descending order.
@@ -322,11 +315,7 @@ struct ForgetsItsMonitor : OverThreads<ForgetsItsMonitor> {
 struct NamesNobody : OverThreads<NamesNobody> {
   using OverThreads::OverThreads;
   void barrier() {
-    try {
-      threads_.barrier();
-    } catch (const comm::CollectiveError&) {
-      throw comm::CollectiveError("a collective failed");
-    }
+    nameless([&] { threads_.barrier(); });
   }
 };
 

@@ -39,43 +39,64 @@ struct CompletesEarly : OverThreads<CompletesEarly> {
   }
 };
 
-/// A rank that has read its peers continues although they may not have read its data yet.
-struct LetsGoTooEarly : OverThreads<LetsGoTooEarly> {
-  using OverThreads::OverThreads;
+/// A communicator that waits for its reductions at once. Its requests are of another type.
+template <class Own, class RequestT>
+struct WithRequests : OverThreads<Own> {
+  using OverThreads<Own>::OverThreads;
+  using Request = RequestT;
+  template <class Wire>
+  Request reduce_scatter(std::span<const comm::Segment<float>> segments, Write write) {
+    this->threads_.template reduce_scatter<Wire>(segments, write).wait();
+    return {};
+  }
+  template <class Wire>
+  Request all_reduce(std::span<const comm::Segment<float>> segments) {
+    this->threads_.template all_reduce<Wire>(segments).wait();
+    return {};
+  }
+};
+
+/// Copies memory of peers when it is waited for.
+struct LateCopies {
   struct Copy {
     const void* from;
     void* to;
     std::size_t bytes;
   };
-  struct Request {
-    std::vector<Copy> copies;
-    Request() = default;
-    explicit Request(std::vector<Copy> list) : copies(std::move(list)) {}
-    Request(Request&&) = default;
-    Request& operator=(Request&&) = default;
-    ~Request() { wait(); }
-    bool test() { return wait(), true; }
-    void wait() {
-      for (const Copy& copy : std::exchange(copies, {})) std::memmove(copy.to, copy.from, copy.bytes);
-    }
-  };
+  std::vector<Copy> copies;
+  LateCopies() = default;
+  LateCopies(LateCopies&&) = default;
+  LateCopies& operator=(LateCopies&&) = default;
+  ~LateCopies() { wait(); }
+  template <class T>
+  void add(const T* from, T*& to, std::int64_t count) {
+    if (count > 0) copies.push_back({from, to, static_cast<std::size_t>(count) * sizeof(T)});
+    to += count;
+  }
+  bool test() { return wait(), true; }
+  void wait() {
+    for (const Copy& copy : std::exchange(copies, {})) std::memmove(copy.to, copy.from, copy.bytes);
+  }
+};
+
+/// A rank that has read its peers continues although they may not have read its data yet.
+struct LetsGoTooEarly : WithRequests<LetsGoTooEarly, LateCopies> {
+  using WithRequests::WithRequests;
   template <class T>
   Request all_gather(std::span<const comm::Segment<T>> segments) {
-    std::vector<Copy> copies;
+    Request request;
     for (const comm::Segment<T>& segment : segments) {
       std::vector<const T*> locals(static_cast<std::size_t>(size()));
       const T* const mine = segment.local;
       threads_.gather_bytes(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(locals)));
       T* to = segment.full;
-      for (std::size_t peer = 0; peer < locals.size(); to += segment.counts[peer], ++peer)
-        if (segment.counts[peer] > 0)
-          copies.push_back({locals[peer], to, static_cast<std::size_t>(segment.counts[peer]) * sizeof(T)});
+      for (std::size_t peer = 0; peer < locals.size(); ++peer) request.add(locals[peer], to, segment.counts[peer]);
     }
-    return Request(std::move(copies));
+    return request;
   }
   template <class T>
   Request all_to_all(std::span<const comm::Exchange<T>> exchanges) {
-    std::vector<Copy> copies;
+    Request request;
     for (const comm::Exchange<T>& exchange : exchanges) {
       std::vector<const T*> pieces(static_cast<std::size_t>(size() * size()));  // by sender, then by receiver
       std::vector<const T*> mine(static_cast<std::size_t>(size()), exchange.send);
@@ -83,51 +104,35 @@ struct LetsGoTooEarly : OverThreads<LetsGoTooEarly> {
         mine[peer] = mine[peer - 1] + exchange.send_counts[peer - 1];
       threads_.gather_bytes(std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(pieces)));
       T* to = exchange.receive;
-      for (std::size_t peer = 0; peer < mine.size(); to += exchange.receive_counts[peer], ++peer)
-        if (exchange.receive_counts[peer] > 0)
-          copies.push_back({pieces[peer * mine.size() + static_cast<std::size_t>(rank())], to,
-                            static_cast<std::size_t>(exchange.receive_counts[peer]) * sizeof(T)});
+      for (std::size_t peer = 0; peer < mine.size(); ++peer)
+        request.add(pieces[peer * mine.size() + static_cast<std::size_t>(rank())], to, exchange.receive_counts[peer]);
     }
-    return Request(std::move(copies));
-  }
-  template <class Wire>
-  Request reduce_scatter(std::span<const comm::Segment<float>> segments, Write write) {
-    return threads_.reduce_scatter<Wire>(segments, write).wait(), Request();
-  }
-  template <class Wire>
-  Request all_reduce(std::span<const comm::Segment<float>> segments) {
-    return threads_.all_reduce<Wire>(segments).wait(), Request();
+    return request;
   }
 };
 
+/// Copies the result of an all_gather when it is waited for.
+struct UnwaitedRequest {
+  std::vector<std::byte> bytes;
+  std::byte* to = nullptr;
+  UnwaitedRequest() = default;
+  UnwaitedRequest(UnwaitedRequest&&) = default;
+  UnwaitedRequest& operator=(UnwaitedRequest&&) = default;
+  bool test() { return wait(), true; }
+  void wait() { std::ranges::copy(bytes, to); }
+};
+
 /// A request without a wait leaves `full` unchanged.
-struct ForgetsUnwaitedRequests : OverThreads<ForgetsUnwaitedRequests> {
-  using OverThreads::OverThreads;
-  struct Request {
-    std::vector<std::byte> bytes;
-    std::byte* to = nullptr;
-    Request() = default;
-    Request(Request&&) = default;
-    Request& operator=(Request&&) = default;
-    bool test() { return wait(), true; }
-    void wait() { std::copy(bytes.begin(), bytes.end(), to); }
-  };
+struct ForgetsUnwaitedRequests : WithRequests<ForgetsUnwaitedRequests, UnwaitedRequest> {
+  using WithRequests::WithRequests;
   template <class T>
   Request all_gather(std::span<const comm::Segment<T>> segments) {  // supports one segment only
     const auto results = gathered(segments);
-    Request request;
     const auto bytes = std::as_bytes(std::span(results[0]));
+    Request request;
     request.bytes.assign(bytes.begin(), bytes.end());
     request.to = reinterpret_cast<std::byte*>(segments[0].full);
     return request;
-  }
-  template <class Wire>
-  Request reduce_scatter(std::span<const comm::Segment<float>> segments, Write write) {
-    return threads_.reduce_scatter<Wire>(segments, write).wait(), Request();
-  }
-  template <class Wire>
-  Request all_reduce(std::span<const comm::Segment<float>> segments) {
-    return threads_.all_reduce<Wire>(segments).wait(), Request();
   }
 };
 
@@ -208,9 +213,7 @@ struct DropsTheRestOfAnExchange : ExchangesOverThreads<DropsTheRestOfAnExchange>
 /// Gathers only its own bytes and therefore does not detect ranks that disagree.
 struct ExchangesUnheard : ExchangesOverThreads<ExchangesUnheard> {
   using ExchangesOverThreads::ExchangesOverThreads;
-  void gather_bytes(std::span<const std::byte> mine, std::span<std::byte> all) {
-    for (std::size_t at = 0; at < all.size(); at += mine.size()) std::copy(mine.begin(), mine.end(), all.begin() + at);
-  }
+  void gather_bytes(std::span<const std::byte> mine, std::span<std::byte> all) { gather_own(mine, all); }
 };
 
 /// Errors do not report the failed rank.
@@ -223,16 +226,6 @@ struct NamesNobodyInExchanges : ExchangesOverThreads<NamesNobodyInExchanges> {
   }
   void barrier() {
     nameless([&] { threads_.barrier(); });
-  }
-
- private:
-  template <class Call>
-  static void nameless(Call call) {
-    try {
-      call();
-    } catch (const comm::CollectiveError&) {
-      throw comm::CollectiveError("a collective failed");
-    }
   }
 };
 

@@ -10,7 +10,7 @@
 #include <tessera/fsdp/device/cpu.hpp>
 #include <tessera/fsdp/sharding/run_time.hpp>
 #include <tessera/fsdp/version.hpp>
-#include <tessera/trainer/run/same_bits.hpp>
+#include <tessera/trainer/run/run_record.hpp>
 #include "support/temporary_folder.hpp"
 
 namespace fsdp::train {

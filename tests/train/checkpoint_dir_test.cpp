@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <tessera/trainer/run/checkpoint_dir.hpp>
+#include <tessera/trainer/run/output_files.hpp>
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>

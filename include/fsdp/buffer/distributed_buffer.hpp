@@ -46,10 +46,8 @@ class DistributedBuffer {
   /// Views `data`, an array of size() elements. `layout` must outlive the buffer.
   DistributedBuffer(const Layout& layout, Coordinates at, T* data) : layout_(&layout), at_(at), data_(data) {}
 
-  /// Returns the layout, which determines the position of each element.
-  const Layout& layout() const { return *layout_; }
-  /// Returns this rank's coordinates in the mesh.
-  Coordinates at() const { return at_; }
+  const Layout& layout() const { return *layout_; }  ///< determines the position of each element
+  Coordinates at() const { return at_; }             ///< this rank's coordinates in the mesh
   /// Returns whether the buffer has memory. A default-constructed or consumed buffer has none.
   bool placed() const { return data_ != nullptr; }
   /// Returns the memory; may be nullptr if this rank's buffer has no elements. Throws LogicError if the buffer has
@@ -89,6 +87,51 @@ class DistributedBuffer {
   T* data_ = nullptr;
 };
 
+namespace detail {
+
+/// The operation that changes placements F into G, and whether it runs over a mesh's outer axis.
+/// @{
+template <class F, class G>
+inline constexpr Move move_of = change_of<F, G>().move;
+template <class F, class G>
+inline constexpr bool over_outer = F::axes == 2 && change_of<F, G>().axis == 0;
+/// @}
+
+/// Returns the segments of a collective over the axis whose placement changes. If it is in place, or over the outer
+/// axis, every `local` aliases its range of `full`.
+template <bool outer, bool in_place = false, class T>
+std::vector<comm::Segment<T>> segments_of(const Layout& layout, Coordinates at, T* local, T* full) {
+  std::vector<comm::Segment<T>> list;
+  if constexpr (outer) {
+    const Run& across = layout.across_of(at.shard);
+    T* const part = full + across.begin(at.replica);
+    require(in_place || local == part, "redistribute: over the outer axis a rank's part lies in the whole");
+    list.push_back({part, full, across.counts});
+  } else {
+    list.reserve(layout.runs.size());
+    for (const Run& run : layout.runs)
+      list.push_back({in_place ? full + run.begin(at.shard) : local + run.local, full + run.full, run.counts});
+  }
+  return list;
+}
+
+/// Reports why a call of redistribute does not compile: the change is not in the table above, or a reduction lacks a
+/// wire type or is of an lvalue.
+template <class F, class G, bool has_wire>
+consteval void explain_change() {
+  constexpr bool reduction = move_of<F, G> == Move::reduce_scatter || move_of<F, G> == Move::all_reduce;
+  static_assert(
+      !reduction || has_wire,
+      "fsdp: redistribute of a partial sum rounds what it sends to a wire type: write redistribute<float>(...)");
+  static_assert(!reduction || !has_wire, "fsdp: redistribute uses a partial sum up: pass it with std::move");
+  static_assert(
+      reduction,
+      "fsdp: redistribute cannot change this placement into that one; the moves are Shard to Replicate, Partial "
+      "to Shard, Partial to Replicate and Replicate to Shard, on one axis at a time: go through one of these");
+}
+
+}  // namespace detail
+
 /// The change from the placements of From to those of To.
 template <class From, class To>
 inline constexpr Change change = change_of<typename From::At, typename To::At>();
@@ -96,115 +139,56 @@ inline constexpr Change change = change_of<typename From::At, typename To::At>()
 /// Returns the segments of a collective between a local and a full buffer of one layout.
 template <class T>
 std::vector<comm::Segment<T>> segments(const Layout& layout, T* local, T* full) {
-  std::vector<comm::Segment<T>> list(layout.runs.size());
-  for (std::size_t i = 0; i < list.size(); ++i) {
-    const Run& run = layout.runs[i];
-    list[i] = {local + run.local, full + run.full, run.counts};
-  }
-  return list;
+  return detail::segments_of<false>(layout, {}, local, full);
 }
 
-namespace detail {
-
-/// Whether the placement on a mesh's outer axis changes.
-template <class From, class To>
-inline constexpr bool over_outer = From::At::axes == 2 && change<From, To>.axis == 0;
-
-/// Returns the segments of a collective over the axis whose placement changes. Over the outer axis, `local` must alias
-/// its range of `full`.
-template <bool outer, class T>
-std::vector<comm::Segment<T>> segments_of(const Layout& layout, Coordinates at, T* local, T* full) {
-  if constexpr (outer) {
-    require(local == full + layout.across_of(at.shard).begin(at.replica),
-            "redistribute: over the outer axis a rank's part lies in the whole");
-    return std::vector<comm::Segment<T>>(1, {local, full, layout.across_of(at.shard).counts});
-  } else {
-    return segments(layout, local, full);
-  }
-}
-
-/// Returns the segments of an in-place collective: every `local` aliases its range of `full`.
-template <bool outer, class T>
-std::vector<comm::Segment<T>> segments_in_place(const Layout& layout, Coordinates at, T* full) {
-  if constexpr (outer) {
-    const Run& across = layout.across_of(at.shard);
-    return std::vector<comm::Segment<T>>(1, {full + across.begin(at.replica), full, across.counts});
-  } else {
-    std::vector<comm::Segment<T>> list(layout.runs.size());
-    for (std::size_t i = 0; i < list.size(); ++i) {
-      const Run& run = layout.runs[i];
-      list[i] = {full + run.begin(at.shard), full + run.full, run.counts};
-    }
-    return list;
-  }
-}
-
-template <class From, class To>
-inline constexpr bool reduces =
-    change<From, To>.move == Move::reduce_scatter || change<From, To>.move == Move::all_reduce;
-
-}  // namespace detail
-
-/// Reports why a call does not compile: the change is not in the table above, or a reduction lacks a wire type.
+/// Chosen if no other overload accepts the call, which does not compile.
+/// @{
 template <class C, class T, class Device, Placement... F, Placement... G, class... Rest>
 void redistribute(C&, const DistributedBuffer<T, Device, F...>&, const DistributedBuffer<T, Device, G...>&, Rest&&...) {
-  constexpr bool reduction = detail::reduces<DistributedBuffer<T, Device, F...>, DistributedBuffer<T, Device, G...>>;
-  static_assert(
-      !reduction,
-      "fsdp: redistribute of a partial sum rounds what it sends to a wire type: write redistribute<float>(...)");
-  static_assert(
-      reduction,
-      "fsdp: redistribute cannot change this placement into that one; the moves are Shard to Replicate, Partial "
-      "to Shard, Partial to Replicate and Replicate to Shard, on one axis at a time: go through one of these");
+  detail::explain_change<Placements<F...>, Placements<G...>, false>();
 }
-/// The same for calls with a wire type, such as a reduction of an lvalue.
 template <class Wire, class C, class T, class Device, Placement... F, Placement... G, class... Rest>
 void redistribute(C&, const DistributedBuffer<T, Device, F...>&, const DistributedBuffer<T, Device, G...>&, Rest&&...) {
-  constexpr bool reduction = detail::reduces<DistributedBuffer<T, Device, F...>, DistributedBuffer<T, Device, G...>>;
-  static_assert(!reduction, "fsdp: redistribute uses a partial sum up: pass it with std::move");
-  static_assert(
-      reduction,
-      "fsdp: redistribute cannot change this placement into that one; the moves are Shard to Replicate, Partial "
-      "to Shard, Partial to Replicate and Replicate to Shard, on one axis at a time: go through one of these");
+  detail::explain_change<Placements<F...>, Placements<G...>, true>();
 }
+/// @}
 
 /// All-gathers `from` into `to`, which is complete after a wait on the result.
 template <class C, class T, class Device, Placement... F, Placement... G>
-requires(change<DistributedBuffer<T, Device, F...>, DistributedBuffer<T, Device, G...>>.move ==
-         Move::all_gather) comm::Pending<C> redistribute(C& communicator,
-                                                         const DistributedBuffer<T, Device, F...>& from,
-                                                         const DistributedBuffer<T, Device, G...>& to,
-                                                         comm::Label label) {
-  constexpr bool outer = detail::over_outer<DistributedBuffer<T, Device, F...>, DistributedBuffer<T, Device, G...>>;
+comm::Pending<C> redistribute(C& communicator, const DistributedBuffer<T, Device, F...>& from,
+                              const DistributedBuffer<T, Device, G...>& to,
+                              comm::Label label) requires(detail::move_of<Placements<F...>, Placements<G...>> ==
+                                                          Move::all_gather) {
+  constexpr bool outer = detail::over_outer<Placements<F...>, Placements<G...>>;
   const auto list = detail::segments_of<outer>(from.layout(), from.at(), from.data(), to.data());
-  return comm::all_gather(communicator, std::span<const comm::Segment<T>>(list), label);
+  return comm::all_gather(communicator, list, label);
 }
 
 /// Reduce-scatters the partial sum `from` into `to`, which `write` overwrites or adds to. `from` is consumed. Wire: the
 /// element type that is sent; `order`: the order of the summation over ranks.
 template <class Wire, class C, class T, class Device, Placement... F, Placement... G>
-requires(change<DistributedBuffer<T, Device, F...>, DistributedBuffer<T, Device, G...>>.move ==
-         Move::reduce_scatter) comm::Pending<C> redistribute(C& communicator, DistributedBuffer<T, Device, F...>&& from,
-                                                             const DistributedBuffer<T, Device, G...>& to, Write write,
-                                                             comm::Label label,
-                                                             comm::SumOrder order = comm::SumOrder::any) {
-  constexpr bool outer = detail::over_outer<DistributedBuffer<T, Device, F...>, DistributedBuffer<T, Device, G...>>;
+comm::Pending<C> redistribute(
+    C& communicator, DistributedBuffer<T, Device, F...>&& from, const DistributedBuffer<T, Device, G...>& to,
+    Write write, comm::Label label,
+    comm::SumOrder order = comm::SumOrder::any) requires(detail::move_of<Placements<F...>, Placements<G...>> ==
+                                                         Move::reduce_scatter) {
+  constexpr bool outer = detail::over_outer<Placements<F...>, Placements<G...>>;
   const auto list = detail::segments_of<outer>(from.layout(), from.at(), to.data(), from.consume());
-  return comm::reduce_scatter<Wire>(communicator, std::span<const comm::Segment<T>>(list), write, label,
-                                    comm::Contributions::spent, order);
+  return comm::reduce_scatter<Wire>(communicator, list, write, label, comm::Contributions::spent, order);
 }
 
 /// All-reduces in place: `from` and `to` must alias the same memory. `from` is consumed.
 template <class Wire, class C, class T, class Device, Placement... F, Placement... G>
-requires(change<DistributedBuffer<T, Device, F...>, DistributedBuffer<T, Device, G...>>.move ==
-         Move::all_reduce) comm::Pending<C> redistribute(C& communicator, DistributedBuffer<T, Device, F...>&& from,
-                                                         const DistributedBuffer<T, Device, G...>& to,
-                                                         comm::Label label) {
+comm::Pending<C> redistribute(C& communicator, DistributedBuffer<T, Device, F...>&& from,
+                              const DistributedBuffer<T, Device, G...>& to,
+                              comm::Label label) requires(detail::move_of<Placements<F...>, Placements<G...>> ==
+                                                          Move::all_reduce) {
   T* const full = from.consume();
   require(full == to.data(), "redistribute: an all-reduce is in place");
-  constexpr bool outer = detail::over_outer<DistributedBuffer<T, Device, F...>, DistributedBuffer<T, Device, G...>>;
-  const auto list = detail::segments_in_place<outer>(to.layout(), to.at(), full);
-  return comm::all_reduce<Wire>(communicator, std::span<const comm::Segment<T>>(list), label);
+  constexpr bool outer = detail::over_outer<Placements<F...>, Placements<G...>>;
+  const auto list = detail::segments_of<outer, true>(to.layout(), to.at(), full, full);
+  return comm::all_reduce<Wire>(communicator, list, label);
 }
 
 /// Returns a view of this rank's part of a replicated buffer. Throws LogicError unless the layout has one run, since

@@ -5,7 +5,7 @@
 /// A layout places all tensors of a group in one full buffer and divides that buffer over the ranks. It depends only on
 /// shapes, work and the number of ranks, so that every rank computes the same layout for every dtype. To add a layout
 /// policy, add a struct with `build` (LayoutPolicy), its cases in tests/buffer/layout_test.cpp and, for the program, an
-/// entry in any_layout.hpp.
+/// alternative of AnyLayout in layout_policies.hpp.
 #pragma once
 
 #include <concepts>
@@ -152,8 +152,7 @@ struct PerParameter {
   std::vector<Layout> build(std::span<const TensorGroup> groups, int parts) const {
     return group_by_group(groups, parts, of_group);
   }
-  /// Returns the layout of one group over `parts` ranks.
-  static Layout of_group(std::span<const Shape> shapes, int parts);
+  static Layout of_group(std::span<const Shape> shapes, int parts);  ///< the layout of one group over `parts` ranks
 };
 
 /// Divides the concatenated group into equal ranges, without regard to tensor borders. Source: FSDP1's flat parameter.
@@ -163,8 +162,7 @@ struct Flat {
   std::vector<Layout> build(std::span<const TensorGroup> groups, int parts) const {
     return group_by_group(groups, parts, of_group);
   }
-  /// Returns the layout of one group over `parts` ranks.
-  static Layout of_group(std::span<const Shape> shapes, int parts);
+  static Layout of_group(std::span<const Shape> shapes, int parts);  ///< the layout of one group over `parts` ranks
 };
 
 static_assert(LayoutPolicy<PerParameter> && LayoutPolicy<Flat>);

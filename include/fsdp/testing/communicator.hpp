@@ -27,7 +27,6 @@
 #include <tessera/fsdp/testing/contract_behaviours.hpp>
 #include <tessera/fsdp/testing/faults.hpp>
 #include <tessera/fsdp/testing/report.hpp>
-#include <tessera/fsdp/testing/suite.hpp>
 
 namespace fsdp::testing {
 
@@ -66,13 +65,13 @@ int check_behaviour(const Case& how) {
       static_assert(comm::check_communicator<std::remove_cvref_t<decltype(c)>>());
       const ::testing::ScopedTrace trace(__FILE__, __LINE__, how.in_words);
       ++called;
-      if (!expect_value(run_asked, rank_in_words(c), "the number of ranks", int{c.size()}, how.ranks)) return;
+      if (!expect_value(run_asked, c, "the number of ranks", int{c.size()}, how.ranks)) return;
       if (!how.part) return Behaviour::check(c);
       auto part = comm::split(c, [](int rank) { return rank < 3 ? 0 : 1; });
       Behaviour::check(part);
     });
   } catch (const std::exception& error) {
-    fail(Behaviour::asked, how.in_words, message("the ranks ended with an error: ", error.what()));
+    fail(Behaviour::asked, how.in_words, "the ranks ended with an error: ", error.what());
   }
   return called;
 }

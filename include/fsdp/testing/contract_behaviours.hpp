@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <numeric>
 #include <span>
 #include <string>
 #include <string_view>
@@ -34,13 +35,9 @@ struct KeepsSeveralCollectivesInFlight {
     std::vector<Floats> full;
     std::vector<comm::Pending<C>> pending;
     for (int i = 0; i < number; ++i) full.push_back(contributions(c.rank() + i, total_of(counts)));
-    for (int i = 0; i < number; ++i) {
-      Floats& values = full[static_cast<std::size_t>(i)];
+    for (Floats& values : full) {
       const auto segments = one_segment(values.data() + begin, values.data(), counts);
-      if (i % 3 == 0)
-        pending.push_back(comm::all_gather(c, segments));
-      else
-        pending.push_back(comm::all_reduce<float>(c, segments));
+      pending.push_back(pending.size() % 3 == 0 ? comm::all_gather(c, segments) : comm::all_reduce<float>(c, segments));
     }
     while (!pending[0].test()) {
     }
@@ -53,7 +50,7 @@ struct KeepsSeveralCollectivesInFlight {
         for (int other = 1; other < c.size(); ++other) sum += contribution(other + i, at);
         return sum;
       };
-      if (!expect_values(asked, rank_in_words(c),
+      if (!expect_values(asked, c,
                          message("`full` of collective ", i, ", an ", i % 3 == 0 ? "all_gather" : "all_reduce"),
                          full[static_cast<std::size_t>(i)], gathered<float>(counts, value)))
         return;
@@ -66,15 +63,14 @@ struct AnUnwaitedRequestIsWaitedForWhenDestroyed {
       "the destructor of a request that was moved, and not waited for, waits: afterwards the results are in place";
   template <class C>
   static void check(C& c) {
-    const Counts counts(static_cast<std::size_t>(c.size()), 3);
+    const Counts counts = equal_counts(c.size(), 3);
     Values<std::uint8_t> full(3 * static_cast<std::size_t>(c.size()), 99);
     Values<std::uint8_t> local(3, static_cast<std::uint8_t>(c.rank()));
     {
       comm::Pending<C> moved_from = comm::all_gather(c, one_segment(local.data(), full.data(), counts));
       const comm::Pending<C> owner = std::move(moved_from);
     }
-    expect_values(asked, rank_in_words(c), ranks_in_full, full,
-                  gathered<std::uint8_t>(counts, [](int rank, auto) { return rank; }));
+    expect_values(asked, c, ranks_in_full, full, gathered<std::uint8_t>(counts, [](int rank, auto) { return rank; }));
   }
 };
 
@@ -82,32 +78,28 @@ struct CombinesFewValuesInRankOrder {
   static constexpr const char* asked =
       "reduce combines a few values of all ranks in the order of ranks: sums of doubles to the bit, largest and least "
       "of integers and doubles";
-  template <class C>
-  static void check(C& c) {
+  static void check(auto& c) {
     double expected = 0.1;
     for (int rank = 1; rank < c.size(); ++rank) expected += 0.1 * (1 + rank);
-    expect_value(asked, rank_in_words(c), "the sum of 0.1 * (1 + rank)", comm::sum_over_ranks(c, 0.1 * (1 + c.rank())),
-                 expected);
+    expect_value(asked, c, "the sum of 0.1 * (1 + rank)", comm::sum_over_ranks(c, 0.1 * (1 + c.rank())), expected);
 
     std::array<std::int64_t, 2> values{c.rank(), (std::int64_t{1} << 60) - c.rank()};
     comm::reduce(c, std::span<std::int64_t>(values), comm::Reduction::max);
-    expect_values(asked, rank_in_words(c), "the largest of {rank, 2^60 - rank}", values,
+    expect_values(asked, c, "the largest of {rank, 2^60 - rank}", values,
                   std::array<std::int64_t, 2>{c.size() - 1, std::int64_t{1} << 60});
     std::array<double, 2> least{1.5 * c.rank(), 1.0 - c.rank()};
     comm::reduce(c, std::span<double>(least), comm::Reduction::min);
-    expect_values(asked, rank_in_words(c), "the least of {1.5 * rank, 1 - rank}", least,
-                  std::array<double, 2>{0.0, 2.0 - c.size()});
+    expect_values(asked, c, "the least of {1.5 * rank, 1 - rank}", least, std::array<double, 2>{0.0, 2.0 - c.size()});
   }
 };
 
 struct BroadcastsFromEveryRoot {
   static constexpr const char* asked = "broadcast gives every rank the bytes of the root, whichever rank that is";
-  template <class C>
-  static void check(C& c) {
+  static void check(auto& c) {
     for (int root = 0; root < c.size(); ++root) {
       std::array<int, 3> values{c.rank(), 10 * c.rank(), 7};
       comm::broadcast(c, std::as_writable_bytes(std::span(values)), root);
-      expect_values(asked, rank_in_words(c), message("{root, 10 * root, 7} from root ", root), values,
+      expect_values(asked, c, message("{root, 10 * root, 7} from root ", root), values,
                     std::array<int, 3>{root, 10 * root, 7});
     }
     comm::broadcast(c, {}, 0);
@@ -116,14 +108,13 @@ struct BroadcastsFromEveryRoot {
 
 struct GathersBytes {
   static constexpr const char* asked = "gather_bytes gives every rank the bytes of all ranks, in the order of ranks";
-  template <class C>
-  static void check(C& c) {
+  static void check(auto& c) {
     const int mine = 1000 + c.rank();
     std::vector<int> all(static_cast<std::size_t>(c.size()));
     comm::gather_bytes(c, std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)));
-    std::vector<int> expected;
-    for (int rank = 0; rank < c.size(); ++rank) expected.push_back(1000 + rank);
-    expect_values(asked, rank_in_words(c), "the integers 1000 + rank", all, expected);
+    std::vector<int> expected(all.size());
+    std::iota(expected.begin(), expected.end(), 1000);
+    expect_values(asked, c, "the integers 1000 + rank", all, expected);
     comm::barrier(c);
   }
 };
@@ -137,7 +128,7 @@ struct SplitsByColorInRankOrder {
     C parity = c.split(c.rank() % 2);
     C pair = c.split(c.rank() / 2);
     const auto expect = [&](std::string_view which, double found, double expected) {
-      expect_value(asked, rank_in_words(c), which, found, expected);
+      expect_value(asked, c, which, found, expected);
     };
     expect("the rank among those with the same rank % 2", parity.rank(), c.rank() / 2);
     expect("the number of ranks with the same rank % 2", parity.size(), (c.size() + 1 - c.rank() % 2) / 2);
@@ -170,12 +161,8 @@ struct RecordsWhatWasAskedFor {
     };
     const std::int64_t n = c.size();
     const Counts counts(static_cast<std::size_t>(n), 4);
-    Floats full(4 * static_cast<std::size_t>(n));
-    Floats local(4);
     // Each call has separate memory, since only the hosts order the calls.
-    Floats partial(4 * static_cast<std::size_t>(n));
-    Floats reduced(4);
-    Floats summed(4 * static_cast<std::size_t>(n));
+    Floats local(4), reduced(4), full(4 * counts.size()), partial(full), summed(full);
     const std::vector<comm::Segment<float>> segments{{local.data(), full.data(), counts},
                                                      {local.data(), full.data(), counts}};
     const std::vector<comm::Segment<float>> partials{{reduced.data(), partial.data(), counts},
@@ -207,9 +194,8 @@ struct RecordsWhatWasAskedFor {
     };
     for (const auto& [which, found] : {std::pair("monitor().records", &c.monitor().records),
                                        std::pair("what monitor().options.before was told", &announced)})
-      if (*found != expected)
-        fail(asked, rank_in_words(c), message(which, " is: ", in_words(*found), "instead of: ", in_words(expected)));
-    expect_value(asked, rank_in_words(c), "the rank that monitor().options.before was told", announced_for, c.rank());
+      if (*found != expected) fail(asked, c, which, " is: ", in_words(*found), "instead of: ", in_words(expected));
+    expect_value(asked, c, "the rank that monitor().options.before was told", announced_for, c.rank());
     c.monitor().records.clear();
   }
 };
@@ -217,8 +203,7 @@ struct RecordsWhatWasAskedFor {
 struct CutsLongMessages {
   static constexpr const char* asked =
       "where monitor().options.message_bytes is 13, collectives of more bytes move the same values";
-  template <class C>
-  static void check(C& c) {
+  static void check(auto& c) {
     const std::int64_t usual = std::exchange(c.monitor().options.message_bytes, 13);
     const ::testing::ScopedTrace trace(__FILE__, __LINE__, asked);
     GathersUnevenAndEmptyPieces::check(c);
@@ -228,30 +213,27 @@ struct CutsLongMessages {
   }
 };
 
-/// Lets the last rank make a different call than the others. All ranks report the mismatch and can continue afterwards.
 struct ChecksFindRanksThatDisagree {
   static constexpr const char* asked =
       "with monitor().options.checks on, where the last rank makes another call than the others every rank throws a "
       "CollectiveError that says how they differ, and the communicator can be used afterwards";
-  template <class C>
-  static void check(C& c) {
+  static void check(auto& c) {
     if (c.size() == 1) return;
     const bool usual_checks = std::exchange(c.monitor().options.checks, true);
     const bool odd = c.rank() == c.size() - 1;
     const auto n = static_cast<std::size_t>(c.size());
     const Counts counts(n, 4);
-    Counts other_counts(n, 4);
+    Counts other_counts = counts;
     other_counts[0] = 3;
     other_counts[1] = 5;
-    Floats full(5 * n);
-    Floats local(5);
+    Floats full(5 * n), local(5);
     const auto usual = one_segment(local.data(), full.data(), counts);
     const auto other = one_segment(local.data(), full.data(), other_counts);
     const auto integers = one_segment(reinterpret_cast<std::int32_t*>(local.data()),
                                       reinterpret_cast<std::int32_t*>(full.data()), counts);
 
     const auto expect = [&](std::string_view which, auto call, const std::vector<std::string>& parts) {
-      expect_disagreement(asked, c, which, call, parts);
+      expect_collective_error(asked, c, which, call, parts);
     };
     expect("a barrier instead of an all_gather",
            [&] { odd ? comm::barrier(c) : comm::all_gather(c, usual, {.unit = 3}).wait(); },
@@ -287,16 +269,11 @@ struct ChecksFindRanksThatDisagree {
 
 struct RefusesBrokenArguments {
   static constexpr const char* asked = "a collective with arguments that cannot be right throws a LogicError at once";
-  template <class C>
-  static void check(C& c) {
+  static void check(auto& c) {
     const auto n = static_cast<std::size_t>(c.size());
-    const Counts counts(n, 2);
-    const Counts too_many(n + 1, 2);
-    Floats full(2 * n);
-    Floats local(2);
-    const auto expect = [&](std::string_view which, auto call) {
-      expect_error<LogicError>(asked, rank_in_words(c), which, call);
-    };
+    const Counts counts(n, 2), too_many(n + 1, 2);
+    Floats full(2 * n), local(2);
+    const auto expect = [&](std::string_view which, auto call) { expect_error<LogicError>(asked, c, which, call); };
     expect("all_gather with one count too many",
            [&] { comm::all_gather(c, one_segment(local.data(), full.data(), too_many)).wait(); });
     expect("all_gather without memory for `local`",
@@ -328,7 +305,6 @@ struct RefusesBrokenArguments {
 /// All behaviours, for your own test that runs each of them: TYPED_TEST_SUITE(Mine, AllBehaviours, BehaviourName).
 using AllBehaviours = ::testing::Types<FSDP_BEHAVIOURS>;
 
-/// Names typed tests after their behaviour.
 struct BehaviourName {
   template <class Behaviour>
   static std::string GetName(int) {

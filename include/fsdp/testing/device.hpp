@@ -25,7 +25,6 @@
 #include <tessera/fsdp/device/memory.hpp>
 #include <tessera/fsdp/testing/guarded.hpp>
 #include <tessera/fsdp/testing/report.hpp>
-#include <tessera/fsdp/testing/suite.hpp>
 #include <tessera/fsdp/testing/values.hpp>
 
 namespace fsdp::testing {
@@ -84,11 +83,10 @@ void check_device_memory() {
       const std::string where = message(count, " bytes");
       const detail::OnDevice<D, std::uint8_t> memory(count);
       if (const auto over = reinterpret_cast<std::uintptr_t>(memory.data()) % device::alignment; over != 0)
-        return void(fail(asked, where, message("an address ", over, " bytes beyond a multiple of 64")));
+        return void(fail(asked, where, "an address ", over, " bytes beyond a multiple of 64"));
       const auto values = memory.values(queue);
       const auto at = std::ranges::find_if(values, [](std::uint8_t byte) { return byte != 0; });
-      if (at != values.end())
-        return void(fail(asked, where, message("byte ", at - values.begin(), " is ", in_words(*at))));
+      if (at != values.end()) return void(fail(asked, where, "byte ", at - values.begin(), " is ", in_words(*at)));
       const std::vector<std::uint8_t> ones(static_cast<std::size_t>(count), 0xff);
       const detail::OnDevice<D, std::uint8_t> used(queue, ones);
     }
@@ -133,8 +131,8 @@ void check_device_arena() {
     std::vector<float> found_a(100), found_b(7);
     device::move<D>(queue, a.data(), first.data(), 100);
     device::move<D>(queue, b.data(), second.data(), 7);
-    device::move<D>(queue, static_cast<const float*>(first.data()), found_a.data(), 100);
-    device::move<D>(queue, static_cast<const float*>(second.data()), found_b.data(), 7);
+    device::move<D, float>(queue, first.data(), found_a.data(), 100);
+    device::move<D, float>(queue, second.data(), found_b.data(), 7);
     queue.synchronize();
     const std::string where = message("use ", round + 1);
     if (!expect_values(asked, where, "the first tensor", found_a, a) ||
@@ -159,14 +157,14 @@ void check_device_events(std::chrono::milliseconds patience = std::chrono::secon
     const std::vector<float>& values = both[round % 2];
     const detail::OnDevice<D, float> memory(queue, values);
     std::vector<float> found(values.size());
-    device::move<D>(queue, static_cast<const float*>(memory.data()), found.data(), many_floats);
+    device::move<D, float>(queue, memory.data(), found.data(), many_floats);
     const auto event = queue.record();
     const auto copy = event;
     const auto deadline = std::chrono::steady_clock::now() + patience;
     while (!copy.happened()) {
       if (std::chrono::steady_clock::now() > deadline)
-        return void(fail(asked, where,
-                         message("it has not happened after ", static_cast<double>(patience.count()) / 1000, " s")));
+        return void(
+            fail(asked, where, "it has not happened after ", static_cast<double>(patience.count()) / 1000, " s"));
       std::this_thread::yield();
     }
     if (!expect_values(asked, where, "what was copied to the host before the event", found, values)) {
@@ -192,9 +190,9 @@ void check_device_order() {
     std::vector<float> found(values.size());
     device::move<D>(first, values.data(), here.data(), many_floats);
     second.wait(first.record());
-    device::move<D>(second, static_cast<const float*>(here.data()), there.data(), many_floats);
+    device::move<D, float>(second, here.data(), there.data(), many_floats);
     first.wait(second.record());  // `first` overwrites `there` in the next round
-    device::move<D>(second, static_cast<const float*>(there.data()), found.data(), many_floats);
+    device::move<D, float>(second, there.data(), found.data(), many_floats);
     second.synchronize();
     const bool good =
         expect_values(asked, message("round ", round + 1, " of 20, two queues"), "what the second read", found, values);
@@ -211,8 +209,7 @@ void check_device_captures() {
         "capture keeps the work that it is given instead of doing it; launch does it, as often as it is called";
     typename D::Queue queue("graphs");
     detail::OnDevice<D, float> here(queue, detail::some_floats(1, 100)), there(100);
-    const auto graph =
-        D::capture(queue, [&] { device::move<D>(queue, static_cast<const float*>(here.data()), there.data(), 100); });
+    const auto graph = D::capture(queue, [&] { device::move<D, float>(queue, here.data(), there.data(), 100); });
     if (!expect_values(asked, "before the first launch", "what it writes", there.values(queue),
                        std::vector<float>(100)))
       return;
@@ -246,11 +243,10 @@ void check_device_sums() {
             std::vector<detail::OnDevice<D, float>> held;
             std::vector<const std::byte*> pointers;
             const auto before = detail::some_floats(99, count);
-            std::vector<float> expected = write == Write::accumulate ? before : std::vector<float>();
+            std::vector<float> expected(before.size(), -0.0f);  // adding to -0 changes no value
+            if (write == Write::accumulate) expected = before;
             for (int part = 0; part < parts; ++part) {
               const Floats one = contributions(part, static_cast<std::size_t>(count));
-              if (expected.empty())
-                expected.assign(static_cast<std::size_t>(count), -0.0f);  // adding -0 changes no value
               for (std::size_t i = 0; i < expected.size(); ++i)
                 expected[i] += wire == DType::bf16 ? static_cast<float>(bf16(one[i])) : one[i];
               held.emplace_back(queue, std::vector<float>(one.begin(), one.end()));

@@ -11,11 +11,10 @@
 #include <array>
 #include <atomic>
 #include <chrono>
-#include <functional>
 #include <string>
 #include <string_view>
 #include <thread>
-#include <vector>
+#include <type_traits>
 
 #include <tessera/comm/collectives.hpp>
 #include <tessera/fsdp/core/error.hpp>
@@ -35,28 +34,13 @@ inline constexpr std::chrono::seconds patience{10};
 inline double seconds(Clock::duration duration) { return std::chrono::duration<double>(duration).count(); }
 
 /// Waits until `holds()` returns true, but not longer than `patience`.
-template <class Holds>
-void wait_until(Holds holds) {
+void wait_until(auto holds) {
   for (const auto begin = Clock::now(); !holds() && Clock::now() - begin < patience;)
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
 }
 
-/// Checks that `call` throws a CollectiveError whose text contains all of `parts`. Returns the text, or "" if it does
-/// not throw. Calls ended() before it inspects the text.
-template <class C, class Call>
-std::string expect_lost(
-    std::string_view asked, C& c, std::string_view which, Call call, const std::vector<std::string>& parts,
-    const std::function<void()>& ended = [] {}) {
-  const std::string text = expect_error<comm::CollectiveError>(asked, rank_in_words(c), which, call);
-  ended();
-  for (const std::string& part : parts)
-    if (!text.empty()) expect_part(asked, rank_in_words(c), text, part);
-  return text;
-}
-
 /// Calls barrier(c) until it throws, but not longer than `patience`.
-template <class C>
-void barriers(C& c) {
+void barriers(auto& c) {
   for (const auto begin = Clock::now(); Clock::now() - begin < patience;) comm::barrier(c);
 }
 
@@ -75,7 +59,7 @@ double run_to_failure(std::string_view asked, int ranks, std::string_view reason
 
 /// Checks that a run did not wait for the deadline.
 inline void expect_prompt(std::string_view asked, int ranks, double took, std::string_view more = "") {
-  if (took > seconds(patience) / 2) fail(asked, message(ranks, " ranks"), message("it took ", took, " s", more));
+  if (took > seconds(patience) / 2) fail(asked, message(ranks, " ranks"), "it took ", took, " s", more);
 }
 
 /// Runs f on ranks, some of which miss a deadline of 0.1 s. The run itself may report the missed deadline too.
@@ -87,6 +71,29 @@ void run_past_deadline(int ranks, F f) {
   }
 }
 
+/// Calls call(c) on ranks 0 and 2 of 3, to which rank 1 does not come. Checks that both errors name it and `label`.
+/// Returns the longest time that a rank waited, in seconds. Does nothing for communicators that `call` does not take.
+template <class Ranks, class Call>
+double miss_rank_1(const char* asked, std::string_view which, const std::string& label, Call call) {
+  std::atomic<int> ended = 0;
+  std::array<double, 3> waited{};
+  run_past_deadline<Ranks>(3, [&]<class C>(C& c) {
+    if constexpr (std::is_invocable_v<Call, C&>) {
+      const auto all_ended = [&] { wait_until([&] { return ended == 2; }); };
+      if (c.rank() == 1) return all_ended();
+      const auto begin = Clock::now();
+      expect_collective_error(
+          asked, c, which, [&] { call(c); }, {"rank 1", label},
+          [&] {
+            waited[static_cast<std::size_t>(c.rank())] = seconds(Clock::now() - begin);
+            ++ended;
+            all_ended();  // so that no error identifies a rank that has ended
+          });
+    }
+  });
+  return std::max(waited[0], waited[2]);
+}
+
 }  // namespace detail
 
 struct ARankThatDoesNotComeIsNamedAtTheDeadline {
@@ -95,24 +102,11 @@ struct ARankThatDoesNotComeIsNamedAtTheDeadline {
       "that names the rank and the collective";
   template <class Ranks>
   static void check() {
-    std::atomic<int> ended = 0;
-    std::array<double, 3> waited{};  // in seconds, by rank
-    const auto all_ended = [&] { detail::wait_until([&] { return ended == 2; }); };
-    detail::run_past_deadline<Ranks>(3, [&](auto& c) {
-      if (c.rank() == 1) return all_ended();
-      const auto begin = detail::Clock::now();
-      detail::expect_lost(
-          asked, c, "a barrier to which rank 1 does not come", [&] { comm::barrier(c, {.what = "step", .unit = 4}); },
-          {"rank 1", "barrier of step, unit 4"},
-          [&] {
-            waited[static_cast<std::size_t>(c.rank())] = detail::seconds(detail::Clock::now() - begin);
-            ++ended;
-            all_ended();  // so that no error identifies a rank that has ended
-          });
-    });
-    const double longest = std::max(waited[0], waited[2]);
+    const double longest =
+        detail::miss_rank_1<Ranks>(asked, "a barrier to which rank 1 does not come", "barrier of step, unit 4",
+                                   [](auto& c) { comm::barrier(c, {.what = "step", .unit = 4}); });
     if (longest < 0.1 || longest > detail::seconds(detail::patience) / 2)
-      fail(asked, "3 ranks", message("ranks 0 and 2 waited for ", longest, " s, with a deadline of 0.1 s"));
+      fail(asked, "3 ranks", "ranks 0 and 2 waited for ", longest, " s, with a deadline of 0.1 s");
   }
 };
 
@@ -127,7 +121,7 @@ struct AThrowingRankFreesTheOthers {
       comm::barrier(c);
       if (c.rank() == 2) throw InputError("no such file");
       const std::string text =
-          detail::expect_lost(asked, c, "a barrier after rank 2 has thrown", [&] { comm::barrier(c); }, {"rank 2"});
+          expect_collective_error(asked, c, "a barrier after rank 2 has thrown", [&] { comm::barrier(c); }, {"rank 2"});
       if (text.empty()) return;
       ++freed;
       throw comm::CollectiveError(text);
@@ -147,7 +141,7 @@ struct AFailureReachesCommunicatorsThatWereSplit {
     detail::run_to_failure<Ranks>(asked, 4, "ends alone", [&](auto& c) {
       auto part = comm::split(c, [](int rank) { return rank % 2; });
       if (c.rank() == 3) throw InputError("ends alone");
-      detail::expect_lost(
+      expect_collective_error(
           asked, c, "barriers of the ranks with the same rank % 2", [&] { detail::barriers(part); }, {"rank 3"},
           [&] {
             ++told;
@@ -167,7 +161,7 @@ struct ASplitCommunicatorNamesRanksOfTheWholeJob {
       auto odd = comm::split(c, [](int rank) { return rank % 2; });
       auto nested = comm::split(odd, [](int) { return 0; });
       if (c.rank() != 1) return detail::wait_until([&] { return over.load(); });
-      detail::expect_lost(
+      expect_collective_error(
           asked, c, "a barrier of ranks 1 and 3 of the job to which rank 3 does not come",
           [&] { comm::barrier(nested); }, {"rank 1, barrier", "for rank 3"}, [&] { over = true; });
     });
@@ -198,22 +192,11 @@ struct ARankMissingFromAnExchangeIsNamedAtTheDeadline {
       "that names the rank and the collective";
   template <class Ranks>
   static void check() {
-    std::atomic<int> ended = 0;
-    detail::run_past_deadline<Ranks>(3, [&]<class C>(C& c) {
-      if constexpr (comm::ExchangingCommunicator<C>) {
-        const auto all_ended = [&] { detail::wait_until([&] { return ended == 2; }); };
-        if (c.rank() == 1) return all_ended();
-        ExchangedValues<float> values(c.rank(), c.size(), 9);
-        detail::expect_lost(
-            asked, c, "an all_to_all to which rank 1 does not come",
-            [&] { comm::all_to_all(c, values.list(), {.what = "heads", .unit = 4}).wait(); },
-            {"rank 1", "all_to_all of heads, unit 4"},
-            [&] {
-              ++ended;
-              all_ended();  // so that no error identifies a rank that has ended
-            });
-      }
-    });
+    detail::miss_rank_1<Ranks>(asked, "an all_to_all to which rank 1 does not come", "all_to_all of heads, unit 4",
+                               [](comm::ExchangingCommunicator auto& c) {
+                                 ExchangedValues<float> values(c.rank(), c.size(), 9);
+                                 comm::all_to_all(c, values.list(), {.what = "heads", .unit = 4}).wait();
+                               });
   }
 };
 
@@ -229,9 +212,9 @@ struct ARankThatFailsDuringAnExchangeFreesTheOthers {
         ExchangedValues<float> values(c.rank(), c.size(), 1 << 16);
         auto pending = comm::all_to_all(c, values.list());
         if (c.rank() == 2) throw InputError("while pieces are in flight");
-        throw comm::CollectiveError(detail::expect_lost(asked, c,
-                                                        "an all_to_all in flight while rank 2 throws, and barriers",
-                                                        [&] { pending.wait(), detail::barriers(c); }, {"rank 2"}));
+        throw comm::CollectiveError(expect_collective_error(asked, c,
+                                                            "an all_to_all in flight while rank 2 throws, and barriers",
+                                                            [&] { pending.wait(), detail::barriers(c); }, {"rank 2"}));
       } else {
         throw InputError("while pieces are in flight");
       }

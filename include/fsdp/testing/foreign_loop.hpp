@@ -42,7 +42,6 @@
 #include <tessera/fsdp/testing/foreign_runs.hpp>
 #include <tessera/fsdp/testing/report.hpp>
 #include <tessera/fsdp/testing/results.hpp>
-#include <tessera/fsdp/testing/suite.hpp>
 
 namespace fsdp::testing {
 
@@ -54,94 +53,19 @@ namespace detail {
 template <class Loop, class Strategy>
 std::optional<RunResult> trained(const ForeignRun<Strategy>& run) {
   return result_of(
-      foreign_ends_without_error, run.in_words(), [&] { return run_foreign<Loop>(run); }, "an error: ");
+      foreign_ends_without_error, run, [&] { return run_foreign<Loop>(run); }, "an error: ");
 }
 
 /// Trains the loop and checks that the result is bit-identical to `expected`.
 template <class Loop, class Strategy>
 bool expect_foreign(std::string_view asked, const ForeignRun<Strategy>& run, const RunResult& expected) {
   const auto found = trained<Loop>(run);
-  return found && expect_same_run(asked, run.in_words(), *found, expected);
+  return found && expect_same_run(asked, run, *found, expected);
 }
 
-inline ForeignRun<RunTimeAny> foreign_fsdp2(int ranks, int micro_batches) {
-  return {.ranks = ranks, .micro_batches = micro_batches, .strategy = {FullyShard<>{}}};
+inline ForeignRun<RunTimeAny> run_of(int ranks, int micro_batches, const RunTimeAny& strategy = {FullyShard<>{}}) {
+  return {.ranks = ranks, .micro_batches = micro_batches, .strategy = strategy};
 }
-
-}  // namespace detail
-
-/// Checks that several ranks get the results of one rank, and that all strategies get the same results.
-template <class Loop>
-void check_foreign_strategies() {
-  constexpr std::string_view equal =
-      "strategies that add in the same order have the same losses and weights, to the bit";
-  constexpr std::string_view near =
-      "one rank, and strategies that add in another order, have the losses and weights of fsdp2, within 1e-5";
-  const auto expect_equal = [&](const RunResult& expected, const auto& run) {
-    return detail::expect_foreign<Loop>(equal, run, expected);
-  };
-  const auto expect_near = [&](const RunResult& expected, const auto& run) {
-    const auto found = detail::trained<Loop>(run);
-    return found && expect_near_run(near, run.in_words(), *found, expected);
-  };
-  const auto sharded = [](int ranks, int micro_batches, const RunTimeAny& strategy) {
-    return ForeignRun<RunTimeAny>{.ranks = ranks, .micro_batches = micro_batches, .strategy = strategy};
-  };
-  if (const auto first = detail::trained<Loop>(detail::foreign_fsdp2(3, 2)))
-    void(expect_near(*first, detail::foreign_fsdp2(1, 6)) &&
-         expect_equal(*first, sharded(3, 2, {FullyShard<ReshardAfterForward::no>{.prefetch_depth = 3}})) &&
-         expect_equal(*first, sharded(3, 2, {Zero3{.persistence_threshold = 20}})) &&
-         expect_equal(*first, sharded(3, 2, {Zero2{}})) && expect_near(*first, sharded(3, 2, {Zero1{}})));
-  if (const auto first = detail::trained<Loop>(sharded(3, 2, {Zero1{}})))
-    expect_equal(*first, sharded(3, 2, {Replicated{}}));
-  const HybridShard<RunTimeSharded> hybrid{.group = 2, .inner = {FullyShard<>{}}};
-  if (const auto first = detail::trained<Loop>(detail::foreign_fsdp2(4, 1)))
-    void(expect_equal(*first, sharded(4, 1, {Zero1{}})) && expect_near(*first, detail::foreign_fsdp2(2, 2)) &&
-         expect_near(*first, sharded(4, 1, {hybrid})));
-}
-
-/// Checks that every trainable tensor gets a gradient: three steps change all trainable tensors and no frozen tensor.
-/// Each unit is frozen once.
-template <class Loop>
-void check_foreign_gradients() {
-  constexpr std::string_view asked =
-      "three steps change every tensor that is trained, and none that is frozen, whichever unit a setting freezes: ask "
-      "GradientView::wanted() before a gradient is written, and pass gradients on to other units all the same";
-  UnitOptions unit_options;
-  if constexpr (detail::has_unit_options<Loop>()) unit_options = Loop::unit_options();
-  std::vector<std::string> frozen = unit_options.frozen;
-  for (const OptimizerGroup& group : unit_options.groups)
-    if (group.frozen)
-      for (const Parameter& parameter : parameters_of(group, Loop::units())) frozen.push_back(parameter.name);
-  auto begin = detail::foreign_fsdp2(2, 1);
-  begin.steps = {};
-  const auto first = detail::trained<Loop>(begin);
-  const auto check = [&](const ForeignRun<RunTimeAny>& run) {
-    const auto found = detail::trained<Loop>(run);
-    bool good = found.has_value();
-    for (const Unit& unit : Loop::units())
-      for (const Parameter& parameter : unit.parameters) {
-        const std::string& name = parameter.name;
-        const bool trains = !matches_any(frozen, name) && !matches_any(run.frozen, name);
-        if (found && unit.gathered && trains == (found->weights.at(name) == first->weights.at(name)))
-          good = fail(asked, run.in_words(), message(name, trains ? " is as it was" : " is frozen, and has changed"));
-      }
-    return good;
-  };
-  bool good = first && check(detail::foreign_fsdp2(2, 1));
-  for (const Unit& unit : Loop::units()) {
-    auto run = detail::foreign_fsdp2(2, 1);
-    run.frozen_unit = unit.name;
-    for (const Parameter& parameter : unit.parameters) run.frozen.push_back(parameter.name);
-    const std::vector<Parameter> all = distinct_parameters(Loop::units());
-    const auto trains = [&](const Parameter& own) {
-      return !matches_any(frozen, own.name) && !matches_any(run.frozen, own.name);
-    };
-    if (good && unit.gathered && !unit.parameters.empty() && std::ranges::any_of(all, trains)) good = check(run);
-  }
-}
-
-namespace detail {
 
 /// Returns the loss and, in place of weights, the gradients of the first `computed` pieces of a step of `pieces`,
 /// computed with the initial weights on one rank.
@@ -184,10 +108,79 @@ inline bool is_multiple(const RunResult& found, double factor, const RunResult& 
 
 }  // namespace detail
 
-/// Checks that the contribution of a piece is divided by the samples of the step: a step of one piece is compared with
-/// steps of two and of six. If pieces divide the samples of a step among them, all steps have the same loss and
-/// gradients. If each piece has its own samples, loss and gradients of the first piece shrink by the same factor as
-/// other pieces are added.
+/// Checks that several ranks get the results of one rank, and that all strategies get the same results.
+template <class Loop>
+void check_foreign_strategies() {
+  constexpr std::string_view equal =
+      "strategies that add in the same order have the same losses and weights, to the bit";
+  constexpr std::string_view near =
+      "one rank, and strategies that add in another order, have the losses and weights of fsdp2, within 1e-5";
+  const auto expect_equal = [&](const RunResult& expected, const auto& run) {
+    return detail::expect_foreign<Loop>(equal, run, expected);
+  };
+  const auto expect_near = [&](const RunResult& expected, const auto& run) {
+    const auto found = detail::trained<Loop>(run);
+    return found && expect_near_run(near, run, *found, expected);
+  };
+  using detail::run_of;
+  if (const auto first = detail::trained<Loop>(run_of(3, 2)))
+    void(expect_near(*first, run_of(1, 6)) &&
+         expect_equal(*first, run_of(3, 2, {FullyShard<ReshardAfterForward::no>{.prefetch_depth = 3}})) &&
+         expect_equal(*first, run_of(3, 2, {Zero3{.persistence_threshold = 20}})) &&
+         expect_equal(*first, run_of(3, 2, {Zero2{}})) && expect_near(*first, run_of(3, 2, {Zero1{}})));
+  if (const auto first = detail::trained<Loop>(run_of(3, 2, {Zero1{}})))
+    expect_equal(*first, run_of(3, 2, {Replicated{}}));
+  const HybridShard<RunTimeSharded> hybrid{.group = 2, .inner = {FullyShard<>{}}};
+  if (const auto first = detail::trained<Loop>(run_of(4, 1)))
+    void(expect_equal(*first, run_of(4, 1, {Zero1{}})) && expect_near(*first, run_of(2, 2)) &&
+         expect_near(*first, run_of(4, 1, {hybrid})));
+}
+
+/// Checks that every trainable tensor gets a gradient: three steps change all trainable tensors and no frozen tensor.
+/// Each unit is frozen once.
+template <class Loop>
+void check_foreign_gradients() {
+  constexpr std::string_view asked =
+      "three steps change every tensor that is trained, and none that is frozen, whichever unit a setting freezes: ask "
+      "GradientView::wanted() before a gradient is written, and pass gradients on to other units all the same";
+  UnitOptions unit_options;
+  if constexpr (detail::has_unit_options<Loop>()) unit_options = Loop::unit_options();
+  std::vector<std::string> frozen = unit_options.frozen;
+  for (const OptimizerGroup& group : unit_options.groups)
+    if (group.frozen)
+      for (const Parameter& parameter : parameters_of(group, Loop::units())) frozen.push_back(parameter.name);
+  const auto trains = [&](const ForeignRun<RunTimeAny>& run, const Parameter& parameter) {
+    return !matches_any(frozen, parameter.name) && !matches_any(run.frozen, parameter.name);
+  };
+  auto begin = detail::run_of(2, 1);
+  begin.steps = {};
+  const auto first = detail::trained<Loop>(begin);
+  const auto check = [&](const ForeignRun<RunTimeAny>& run) {
+    const auto found = detail::trained<Loop>(run);
+    bool good = found.has_value();
+    for (const Unit& unit : Loop::units())
+      for (const Parameter& parameter : unit.parameters) {
+        const std::string& name = parameter.name;
+        const bool changes = trains(run, parameter);
+        if (found && unit.gathered && changes == (found->weights.at(name) == first->weights.at(name)))
+          good = fail(asked, run, name, changes ? " is as it was" : " is frozen, and has changed");
+      }
+    return good;
+  };
+  bool good = first && check(detail::run_of(2, 1));
+  for (const Unit& unit : Loop::units()) {
+    auto run = detail::run_of(2, 1);
+    run.frozen_unit = unit.name;
+    for (const Parameter& parameter : unit.parameters) run.frozen.push_back(parameter.name);
+    const auto others = distinct_parameters(Loop::units());
+    if (good && unit.gathered && !unit.parameters.empty() &&
+        std::ranges::any_of(others, [&](const Parameter& own) { return trains(run, own); }))
+      good = check(run);
+  }
+}
+
+/// Checks that the contribution of a piece is divided by the samples of the step: compares a step of one piece with
+/// steps of two and of six.
 template <class Loop>
 void check_foreign_shares() {
   constexpr std::string_view asked =
@@ -208,13 +201,12 @@ void check_foreign_shares() {
       own = own && factor > 0 && factor < 0.999 * before && detail::is_multiple(first, factor, one);
       before = factor;
       if (!shared && !own)
-        return void(fail(asked, where,
-                         message("the loss of the first piece is ", in_words(first.losses.front()),
-                                 ", that of all pieces ", in_words(all.losses.front()), ", and that of a single piece ",
-                                 in_words(one.losses.front()), "; gradients do not follow the one or the other")));
+        return void(fail(asked, where, "the loss of the first piece is ", in_words(first.losses.front()),
+                         ", that of all pieces ", in_words(all.losses.front()), ", and that of a single piece ",
+                         in_words(one.losses.front()), "; gradients do not follow the one or the other"));
     }
   } catch (const std::exception& error) {
-    fail(foreign_ends_without_error, where, message("an error: ", error.what()));
+    fail(foreign_ends_without_error, where, "an error: ", error.what());
   }
 }
 
@@ -222,12 +214,12 @@ void check_foreign_shares() {
 template <class Loop>
 void check_foreign_bytes() {
   const auto check = [](const auto& run) {
-    if (const auto found = detail::trained<Loop>(run)) expect_planned_bytes(run.in_words(), *found);
+    if (const auto found = detail::trained<Loop>(run)) expect_planned_bytes(run, *found);
   };
-  check(detail::foreign_fsdp2(1, 2));
-  check(detail::foreign_fsdp2(3, 1));
-  check(ForeignRun<RunTimeAny>{.ranks = 2, .micro_batches = 2, .strategy = {Zero1{}}});
-  check(ForeignRun<RunTimeAny>{.ranks = 2, .strategy = {Replicated{}}});
+  check(detail::run_of(1, 2));
+  check(detail::run_of(3, 1));
+  check(detail::run_of(2, 2, {Zero1{}}));
+  check(detail::run_of(2, 1, {Replicated{}}));
 }
 
 /// Checks that an exception in any computation, if all ranks throw and catch it, affects neither the step, which is
@@ -237,9 +229,9 @@ void check_foreign_exceptions() {
   constexpr std::string_view asked =
       "a step that is made again, after an exception in it that all ranks caught, has the losses and weights of one "
       "without it, to the bit";
-  const auto expected = detail::trained<Loop>(detail::foreign_fsdp2(2, 2));
-  auto run = detail::foreign_fsdp2(2, 2);
-  const int computations = static_cast<int>(2 * foreign_order<Loop>().list.size());
+  const auto expected = detail::trained<Loop>(detail::run_of(2, 2));
+  auto run = detail::run_of(2, 2);
+  const int computations = static_cast<int>(2 * detail::foreign_order<Loop>().list.size());
   for (run.interrupted = 0; expected && run.interrupted < computations; ++run.interrupted)
     if (!detail::expect_foreign<Loop>(asked, run, *expected)) return;
 }
@@ -249,11 +241,11 @@ template <class Loop>
 void check_foreign_forfeits() {
   constexpr std::string_view asked =
       "a step that a rank forfeits is skipped: losses and weights are those of a run without it, to the bit";
-  auto without = detail::foreign_fsdp2(3, 1);
+  auto without = detail::run_of(3, 1);
   without.steps = {0, 2};
   const auto expected = detail::trained<Loop>(without);
-  auto run = detail::foreign_fsdp2(3, 1);
-  const int computations = static_cast<int>(foreign_order<Loop>().list.size());
+  auto run = detail::run_of(3, 1);
+  const int computations = static_cast<int>(detail::foreign_order<Loop>().list.size());
   for (run.forfeits = 0; expected && run.forfeits < run.ranks; ++run.forfeits)
     for (run.interrupted = 0; run.interrupted < computations; ++run.interrupted)
       if (!detail::expect_foreign<Loop>(asked, run, *expected)) return;

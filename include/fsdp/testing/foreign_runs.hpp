@@ -23,6 +23,30 @@
 #include <tessera/fsdp/testing/results.hpp>
 
 namespace fsdp::testing {
+
+/// Configuration of a run of the loop.
+template <class Strategy>
+struct ForeignRun {
+  int ranks = 1;
+  int micro_batches = 1;
+  Strategy strategy = {};
+  std::vector<int> steps = {0, 1, 2};  ///< numbers of the steps to run
+  int interrupted = -1;                ///< number of the computation of step 1 that throws; -1: none throws
+  int forfeits = -1;             ///< rank that throws and forfeits the step; -1: all ranks throw, and repeat the step
+  std::string frozen_unit = {};  ///< name of the unit whose tensors are frozen; empty: none
+  std::vector<std::string> frozen = {};  ///< tensors to freeze in addition to those that the loop itself freezes
+
+  /// Returns a description of the run.
+  std::string in_words() const {
+    std::string text = message(ranks, ranks == 1 ? " rank, " : " ranks, ", micro_batches,
+                               micro_batches == 1 ? " micro-batch, " : " micro-batches, ", policy_text(strategy),
+                               frozen_unit.empty() ? "" : ", frozen " + frozen_unit);
+    if (interrupted < 0) return text;
+    return message(text, ", computation ", interrupted, " of step 1",
+                   forfeits < 0 ? " throws on all ranks" : message(" throws on rank ", forfeits, ", which forfeits"));
+  }
+};
+
 namespace detail {
 
 FSDP_HAS_MEMBER(order)
@@ -57,44 +81,14 @@ class InterruptedPass {
   int left_;
 };
 
-}  // namespace detail
-
-/// Configuration of a run of the loop.
-template <class Strategy>
-struct ForeignRun {
-  int ranks = 1;
-  int micro_batches = 1;
-  Strategy strategy = {};
-  std::vector<int> steps = {0, 1, 2};  ///< numbers of the steps to run
-  int interrupted = -1;                ///< number of the computation of `interrupted_step` that throws; -1: none throws
-  int interrupted_step = 1;
-  int forfeits = -1;             ///< rank that throws and forfeits the step; -1: all ranks throw, and repeat the step
-  std::string frozen_unit = {};  ///< name of the unit whose tensors are frozen; empty: none
-  std::vector<std::string> frozen = {};  ///< tensors to freeze in addition to those that the loop itself freezes
-
-  /// Returns a description of the run.
-  std::string in_words() const {
-    std::string text = message(ranks, ranks == 1 ? " rank, " : " ranks, ", micro_batches,
-                               micro_batches == 1 ? " micro-batch, " : " micro-batches, ", policy_text(strategy),
-                               frozen_unit.empty() ? "" : ", frozen " + frozen_unit);
-    if (interrupted < 0) return text;
-    return message(text, ", computation ", interrupted, " of step ", interrupted_step,
-                   forfeits < 0 ? " throws on all ranks" : message(" throws on rank ", forfeits, ", which forfeits"));
-  }
-};
-
-using ForeignRunResult = RunResult;
-
 /// Returns the order of a loop's computations.
 template <class Loop>
 Order foreign_order() {
-  if constexpr (detail::has_order<Loop>())
+  if constexpr (has_order<Loop>())
     return Loop::order();
   else
     return chain(static_cast<int>(Loop::units().size()));
 }
-
-namespace detail {
 
 template <class Strategy, class Optimizer = optim::Sgd>
 using LoopSharded = Sharded<Stack<Strategy, comm::Threads<>, Fp32>, Optimizer>;
@@ -163,7 +157,7 @@ RunResult run_foreign(const ForeignRun<Strategy>& run) {
       if (decision.skipped == 0) losses.push_back(decision.loss);
     };
     for (const int step : run.steps) {
-      const bool throws = step == run.interrupted_step && (run.forfeits < 0 || run.forfeits == rank);
+      const bool throws = step == 1 && (run.forfeits < 0 || run.forfeits == rank);
       try {
         make_step(step, throws ? run.interrupted : -1);
       } catch (const detail::Interruption&) {

@@ -11,10 +11,20 @@
 
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/tensor.hpp>
-#include <tessera/fsdp/testing/numbers.hpp>
 #include <tessera/fsdp/testing/report.hpp>
 
 namespace fsdp::testing {
+
+/// The elements of a tensor in float64, in row-major order.
+using Numbers = std::vector<double>;
+
+/// Returns a number in (-1, 1) that depends on `seed` and `index` only.
+inline double number_at(std::uint64_t seed, std::int64_t index) {
+  std::uint64_t bits = (seed + 1) * 0x9e3779b97f4a7c15u + static_cast<std::uint64_t>(index) * 0xbf58476d1ce4e5b9u;
+  bits = (bits ^ (bits >> 30)) * 0xbf58476d1ce4e5b9u;
+  bits = (bits ^ (bits >> 27)) * 0x94d049bb133111ebu;
+  return static_cast<double>((bits ^ (bits >> 31)) >> 11) / static_cast<double>(std::uint64_t{1} << 52) - 1.0;
+}
 
 /// Returns a shape as text: "[37, 43]".
 inline std::string in_words(const Shape& shape) {
@@ -46,9 +56,7 @@ class Guarded {
   const Shape& shape() const { return shape_; }
   std::int64_t numel() const { return shape_.numel(); }
 
-  /// Sets every element to value(index).
-  template <class F>
-  void set(const F& value) {
+  void set(const auto& value) {
     for (std::int64_t i = 0; i < numel(); ++i) memory_[at(i)] = value(i);
   }
   std::vector<T> values() const {

@@ -10,12 +10,12 @@
 /// running test.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -64,19 +64,15 @@ class MemoryWatch {
       sizes = largest(std::move(sizes), sharding::slot_sizes(module.schedule(pass), module.problem()));
     const auto list = [](std::vector<Range>& ranges, const std::vector<std::int64_t>& expected, auto slot_at) {
       for (std::size_t i = 0; i < expected.size(); ++i) {
-        const auto& slot = slot_at(static_cast<int>(i));
+        const auto* const slot = slot_at(static_cast<int>(i));
         expect_value("a slot has the size that the schedules of training and evaluation need", message("slot ", i),
-                     "the number of its elements", static_cast<std::int64_t>(slot.size), expected[i]);
-        if (slot.size > 0) ranges.push_back(range_of(slot.data, slot.size));
+                     "the number of its elements", static_cast<std::int64_t>(slot->size), expected[i]);
+        if (slot->size > 0) ranges.push_back(range_of(slot->data, slot->size));
       }
     };
-    list(
-        weight_slots_, sizes.weights, [&](int i) -> const auto& { return module.weight_slot(i); });
-    list(
-        gradient_slots_, sizes.gradients, [&](int i) -> const auto& {
-          gradient_slots_made_ = i + 1;
-          return module.gradient_slot(i);
-        });
+    list(weight_slots_, sizes.weights, [&](int i) { return &module.weight_slot(i); });
+    list(gradient_slots_, sizes.gradients, [&](int i) { return &module.gradient_slot(i); });
+    gradient_slots_made_ = static_cast<int>(sizes.gradients.size());
   }
 
   /// Fills all gradients with NaN, which reveals reads of gradients that the step has not written.
@@ -107,8 +103,6 @@ class MemoryWatch {
   std::int64_t checked() const { return checked_; }
 
  private:
-  using Action = sharding::Action;
-
   auto& group(int index) { return module_.groups()[static_cast<std::size_t>(index)]; }
 
   void fill(float* data, std::int64_t count) {
@@ -121,18 +115,17 @@ class MemoryWatch {
     if (!sharding::computes_forward(task.action) && !use.backward_needs_weights) return;
     for (const int index : use.groups) {
       if (!group(index).is_gathered())
-        return void(fail("the weights that a computation uses are gathered before it", words(index, "the weights"),
-                         "they are not gathered"));
+        return void(fail("the weights that a computation uses are gathered before it",
+                         message("the weights of group ", index), "they are not gathered"));
       for (std::int64_t i = 0; i < count(index); ++i) {
         const auto weight = group(index).weight(i);
-        expect_inside(range_of(weight.data(), weight.numel()), weight_slots_, index, at_rest(group(index).model()),
-                      true);
+        expect_inside(range_of(weight.data(), weight.numel()), index, true);
       }
     }
   }
 
   void after(const sharding::Task& task) {
-    if (training_ && sharding::computes_backward(task.action)) {
+    if (training_ && sharding::computes_backward(task.action))
       for (const int index : module_.uses()[static_cast<std::size_t>(task.index)].groups) {
         if (!group(index).facts().trainable) continue;
         auto& views = gradients_[static_cast<std::size_t>(index)];
@@ -142,32 +135,24 @@ class MemoryWatch {
           views.push_back(range_of(gradient.data(), gradient.numel()));
         }
       }
-    }
-    if (task.action != Action::reduce) return;
-    for (const Range& view : gradients_[static_cast<std::size_t>(task.index)])
-      expect_inside(view, gradient_slots_, task.index, at_rest(group(task.index).summed_gradient()), false);
+    if (task.action != sharding::Action::reduce) return;
+    for (const Range& view : gradients_[static_cast<std::size_t>(task.index)]) expect_inside(view, task.index, false);
   }
 
-  template <class Buffer>
-  static Range at_rest(const Buffer& buffer) {
-    return range_of(buffer.data(), buffer.size());
-  }
-  static std::string words(int index, std::string_view what) { return message(what, " of group ", index); }
   std::int64_t count(int index) { return static_cast<std::int64_t>(group(index).parameters().size()); }
 
   /// Checks that a view lies in the buffer at rest if nothing is communicated. Otherwise it must lie in a slot, and in
   /// the memory that the communicator was given.
-  void expect_inside(const Range& view, const std::vector<Range>& slots, int index, const Range& rest, bool weight) {
+  void expect_inside(const Range& view, int index, bool weight) {
     ++checked_;
-    const std::string where = words(index, weight ? "a weight" : "a gradient");
+    const std::string where = message(weight ? "a weight" : "a gradient", " of group ", index);
     if (weight ? group(index).in_place() : group(index).adds_in_place()) {
-      if (!rest.holds(view))
+      const auto at_rest = [](const auto& buffer) { return range_of(buffer.data(), buffer.size()); };
+      if (!(weight ? at_rest(group(index).model()) : at_rest(group(index).summed_gradient())).holds(view))
         fail("a group that nothing is gathered of is used where it is at rest", where, "it lies elsewhere");
       return;
     }
-    bool found = false;
-    for (const Range& slot : slots) found = found || slot.holds(view);
-    if (!found)
+    if (std::ranges::none_of(weight ? weight_slots_ : gradient_slots_, [&](auto& slot) { return slot.holds(view); }))
       fail("gathered weights, and gradients to be reduced, lie in the slots of the plan", where, "in no slot");
     if constexpr (requires { module_.communicator().moved; }) {
       const Moved& moved = module_.communicator().moved;

@@ -40,8 +40,8 @@
 #include <tessera/fsdp/sharding/run_time.hpp>
 #include <tessera/fsdp/testing/model_loads.hpp>
 #include <tessera/fsdp/testing/model_runs.hpp>
+#include <tessera/fsdp/testing/report.hpp>
 #include <tessera/fsdp/testing/results.hpp>
-#include <tessera/fsdp/testing/suite.hpp>
 
 namespace fsdp::testing {
 
@@ -62,19 +62,18 @@ FSDP_HAS_MEMBER(learns_to)
 FSDP_HAS_MEMBER(tilings)
 FSDP_HAS_MEMBER(golden)
 
-template <class Task>
-std::string words_of(int ranks, const Task& task) {
+std::string words_of(int ranks, const auto& task) {
   return message(ranks, ranks == 1 ? " rank, " : " ranks, ", policy_text(task.sharding), ", tiling ",
                  task.tiling.text(), task.units.recompute ? ", blocks recomputed" : "");
 }
 
 /// Trains the model. An error of the run is a failure, and nullopt is returned.
-template <class Task>
-std::optional<RunResult> trained(std::string_view asked, int ranks, const Task& task, const ModelRunOptions& options) {
+std::optional<RunResult> trained(std::string_view asked, int ranks, const auto& task, const ModelRunOptions& options) {
   return result_of(asked, words_of(ranks, task), [&] { return train_model(ranks, task, options); });
 }
 
 inline RunTimeAny fsdp2() { return {FullyShard<>{}}; }
+inline RunTimeAny replicated() { return {Replicated{}}; }
 inline RunTimeAny hybrid() { return {HybridShard<RunTimeSharded>{.group = 2, .inner = {FullyShard<>{}}}}; }
 
 }  // namespace detail
@@ -91,7 +90,7 @@ void check_model_listing() {
   std::set<std::string> names;
   report_errors(model_ends_without_error, where, [&] {
     for (const auto& parameter : parameter_list(Model(Tested::config())))
-      if (!names.insert(parameter.name).second) fail(asked, where, message("two are called ", parameter.name));
+      if (!names.insert(parameter.name).second) fail(asked, where, "two are called ", parameter.name);
   });
 }
 
@@ -104,8 +103,8 @@ void check_model_learns() {
   const auto task = task_of<Tested>(detail::fsdp2());
   const auto found = detail::trained(asked, 2, task, {.steps = 30});
   if (found && !(found->losses.back() < part * found->losses.front()))
-    fail(asked, detail::words_of(2, task),
-         message("losses from ", in_words(found->losses.front()), " to ", in_words(found->losses.back())));
+    fail(asked, detail::words_of(2, task), "losses from ", in_words(found->losses.front()), " to ",
+         in_words(found->losses.back()));
 }
 
 /// Checks that tilings, and strategies on one and on two axes, give the same losses.
@@ -128,9 +127,9 @@ void check_model_strategies() {
   if (const auto first = detail::trained(equal, 2, task_of<Tested>(fsdp2), {})) {
     same(*first, task_of<Tested>(RunTimeAny{Zero3{}}));
     same(*first, task_of<Tested>(fsdp2, {}, {.recompute = true}));
-    follow(2, 8, *first, task_of<Tested>(RunTimeAny{Replicated{}}));
+    follow(2, 8, *first, task_of<Tested>(detail::replicated()));
     follow(2, 8, *first, task_of<Tested>(fsdp2, RunTimeTiling::tokens(5)));
-    follow(2, 8, *first, task_of<Tested>(RunTimeAny{Replicated{}}, RunTimeTiling::tiles(3)));
+    follow(2, 8, *first, task_of<Tested>(detail::replicated(), RunTimeTiling::tiles(3)));
     if constexpr (detail::has_tilings<Tested>())
       for (const RunTimeTiling& tiling : Tested::tilings())
         follow(2, 8, *first, task_of<Tested>(RunTimeAny{Zero3{}}, tiling));
@@ -138,7 +137,7 @@ void check_model_strategies() {
   if (const auto first = detail::trained(near, 4, task_of<Tested>(fsdp2), {.steps = 4})) {
     follow(4, 4, *first, task_of<Tested>(detail::hybrid()));
     follow(4, 4, *first, task_of<Tested>(detail::hybrid(), RunTimeTiling::tokens(5)));
-    follow(4, 4, *first, task_of<Tested>(RunTimeAny{Replicated{}}));
+    follow(4, 4, *first, task_of<Tested>(detail::replicated()));
   }
 }
 
@@ -160,7 +159,7 @@ void check_model_bytes() {
     const auto found = detail::trained(takes_planned_bytes, ranks, task, {.steps = 2, .noise = true});
     if (found) expect_planned_bytes(detail::words_of(ranks, task), *found);
   };
-  check(1, task_of<Tested>(RunTimeAny{Replicated{}}));
+  check(1, task_of<Tested>(detail::replicated()));
   check(3, task_of<Tested>(detail::fsdp2()));
   check(2, task_of<Tested>(detail::fsdp2(), tiling::RunTimeTiling::tokens(5), {.recompute = true}));
   check(4, task_of<Tested>(detail::hybrid()));
@@ -183,14 +182,14 @@ void check_model_loads() {
         const auto [taken, on_meta, planned] = bytes[rank];
         // Meta cannot read targets, and assumes that all of them count.
         if (load.targets == Counting::every ? taken != on_meta : taken > on_meta)
-          return void(fail(same, message(where, ", rank ", rank),
-                           message("the arena's peak is ", taken, " bytes, on Meta ", on_meta)));
+          return void(
+              fail(same, message(where, ", rank ", rank), "the arena's peak is ", taken, " bytes, on Meta ", on_meta));
         if (rank == 0 && load.sequences == task.size.sequences)
           largest = {.taken = std::max(largest.taken, taken), .on_meta = 0, .planned = planned};
       }
     }
     if (largest.taken != largest.planned)
-      fail(most, words, message("the largest arena's peak is ", largest.taken, " bytes, planned ", largest.planned));
+      fail(most, words, "the largest arena's peak is ", largest.taken, " bytes, planned ", largest.planned);
   };
   check(2, task_of<Tested>(detail::fsdp2()));
   check(1, task_of<Tested>(detail::fsdp2(), tiling::RunTimeTiling::tokens(5), {.recompute = true}));
@@ -236,7 +235,7 @@ void check_model_golden() {
         loss /= targets;
         const double known = read("loss", 0, 1).front();
         if (!(std::abs(loss - known) <= 1e-5 * std::abs(known)))
-          fail(asked, where, message("the loss is ", in_words(loss), " instead of ", in_words(known)));
+          fail(asked, where, "the loss is ", in_words(loss), " instead of ", in_words(known));
         training.executor().train(data.batches, static_cast<float>(1 / targets));
         for (const auto& piece : training.module().shards()) {
           const std::vector<double> values = read("grad." + piece.parameter->name, 0, piece.parameter->shape.numel());
@@ -248,9 +247,8 @@ void check_model_golden() {
             difference += error * error;
           }
           if (!(std::sqrt(difference) <= 1e-4 * std::sqrt(size)))
-            fail(asked, where,
-                 message("the gradient of ", piece.parameter->name, " is off by ",
-                         in_words(std::sqrt(difference / size)), " of its norm"));
+            fail(asked, where, "the gradient of ", piece.parameter->name, " is off by ",
+                 in_words(std::sqrt(difference / size)), " of its norm");
         }
       });
     });

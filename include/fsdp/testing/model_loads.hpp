@@ -4,7 +4,6 @@
 /// batches, on this device and on Meta. Contains no tests.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -49,25 +48,30 @@ namespace detail {
 template <class T>
 requires std::is_arithmetic_v<T>
 void element_of(Tensor<const T>);
-/// A batch whose targets are numbers. A negative or NaN target is ignored.
-template <class Batch>
-concept HasMarkedTargets = requires(Batch batch) {
-  element_of(batch.targets);
-};
-
-/// Returns a value of this type that marks an ignored target.
-template <class T>
-constexpr T ignored_target() {
-  if constexpr (std::is_floating_point_v<T>)
-    return std::numeric_limits<T>::quiet_NaN();
-  else
-    return T(-1);
-}
 
 /// Cuts a tensor with the rows of `of` sequences to the rows of the first `sequences`.
 template <class T>
 void keep_first(Tensor<T>& rows, std::int64_t sequences, std::int64_t of) {
   rows = rows.slice(0, rows.shape()[0] / of * sequences);
+}
+
+/// Returns the same peak on Meta, as one rank of `ranks`.
+template <class Model, class Task, class Batches>
+std::int64_t peak_on_meta(const Task& task, const plan::Request& request, const Batches& batches) {
+  using MetaModel = typename Model::template On<MetaStack<typename Model::Stack>>;
+  typename MetaModel::Stack::Comm communicator(
+      comm::simulated_world<typename Model::Stack::Comm>(request.ranks, request.rank));
+  RunShape shape = request.shape;
+  shape.plans = std::make_shared<const nn::TilePlans>(task.tiling);
+  ShardedModel<MetaModel> module(communicator, MetaModel(task.config, task.units),
+                                 described<typename Model::Stack>(task.sharding), shape);
+  optim::ShardedOptimizer<typename ShardedModel<MetaModel>::Stack, optim::RunTimeOptimizer> optimizer(
+      module, optim::RunTimeOptimizer());
+  Executor<MetaModel> executor(module);
+  executor.queue_training(batches, 1.0f);
+  optimizer.step(executor.loss(), {});
+  for (const auto& batch : batches) executor.evaluate(batch);
+  return module.arena().peak();
 }
 
 }  // namespace detail
@@ -93,8 +97,7 @@ class LoadedBatches {
 
   /// Whether batches of this type can have the load: they have the necessary members, they count the remaining targets,
   /// and the model accepts them.
-  template <class Model>
-  bool possible(const Model& model, std::int64_t sequence_length) const {
+  bool possible(const auto& model, std::int64_t sequence_length) const {
     for (const Batch& batch : batches_) {
       const std::int64_t counted = batch.counts().valid_targets;
       if (load_.targets == Counting::none ? counted != 0 : counted <= 0) return false;
@@ -122,16 +125,18 @@ class LoadedBatches {
       possible_ = false;
     }
   }
+  /// Of targets that are numbers, a negative one or NaN is ignored.
   void mark_targets(Batch& batch) {
-    if constexpr (detail::HasMarkedTargets<Batch>) {
+    if constexpr (requires { detail::element_of(batch.targets); }) {
       using T = std::remove_cvref_t<decltype(batch.targets[0])>;
+      constexpr T ignored = std::is_floating_point_v<T> ? std::numeric_limits<T>::quiet_NaN() : T(-1);
       const std::int64_t count = batch.targets.numel();
       auto& marked = memory_.emplace_back(static_cast<std::size_t>(count) * sizeof(T));
       T* const targets = reinterpret_cast<T*>(marked.data());
       for (std::int64_t i = 0; i < count; ++i) {
         const T given = batch.targets.data()[i];
         const bool counts = load_.targets == Counting::every || (load_.targets == Counting::some && i % 3 == 1);
-        targets[i] = !counts ? detail::ignored_target<T>() : given >= 0 || given < 0 ? std::max(given, T(0)) : T(0);
+        targets[i] = !counts ? ignored : given > 0 ? given : T(0);
       }
       batch.targets = {targets, batch.targets.shape()};
     } else {
@@ -181,35 +186,6 @@ struct LoadBytes {
   std::int64_t taken = 0, on_meta = 0, planned = 0;
 };
 
-namespace detail {
-
-template <class Training, class Batches>
-void step_and_evaluate(Training& training, const Batches& batches) {
-  training.step(batches, {.lr = 1e-3});
-  for (const auto& batch : batches) training.executor().evaluate(batch);
-}
-
-/// Returns the same peak on Meta, as one rank of `ranks`.
-template <class Model, class Task, class Batches>
-std::int64_t peak_on_meta(const Task& task, const plan::Request& request, const Batches& batches) {
-  using MetaModel = typename Model::template On<MetaStack<typename Model::Stack>>;
-  typename MetaModel::Stack::Comm communicator(
-      comm::simulated_world<typename Model::Stack::Comm>(request.ranks, request.rank));
-  RunShape shape = request.shape;
-  shape.plans = std::make_shared<const nn::TilePlans>(task.tiling);
-  ShardedModel<MetaModel> module(communicator, MetaModel(task.config, task.units),
-                                 described<typename Model::Stack>(task.sharding), shape);
-  optim::ShardedOptimizer<typename ShardedModel<MetaModel>::Stack, optim::RunTimeOptimizer> optimizer(
-      module, optim::RunTimeOptimizer());
-  Executor<MetaModel> executor(module);
-  executor.queue_training(batches, 1.0f);
-  optimizer.step(executor.loss(), {});
-  for (const auto& batch : batches) executor.evaluate(batch);
-  return module.arena().peak();
-}
-
-}  // namespace detail
-
 /// Returns the bytes of every rank for a step on batches with this load. The list is empty if batches of this type
 /// cannot have the load. Rethrows the error of the first rank that failed.
 template <class Model, class Data>
@@ -228,7 +204,8 @@ std::vector<LoadBytes> bytes_of_load(int ranks, const ModelTask<Model, Data>& ta
     training.initialize(3);
     const Data data(communicator.rank(), task.config);
     const Batches loaded(data.batches, load);
-    detail::step_and_evaluate(training, loaded.batches());
+    training.step(loaded.batches(), {.lr = 1e-3});
+    for (const auto& batch : loaded.batches()) training.executor().evaluate(batch);
     bytes[static_cast<std::size_t>(communicator.rank())] = {
         .taken = training.module().arena().peak(),
         .on_meta = detail::peak_on_meta<Model>(task, training.request(), loaded.batches()),

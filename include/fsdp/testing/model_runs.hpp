@@ -10,7 +10,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <mutex>
-#include <string>
 #include <string_view>
 #include <type_traits>
 #include <vector>
@@ -50,7 +49,6 @@ struct ModelTask {
   Data data(int rank) const { return Data(rank, config); }
 };
 
-/// Options of a training run.
 struct ModelRunOptions {
   int steps = 8;  ///< total number of steps, including those before the checkpoint from which the run resumes
   double lr = 1e-2;
@@ -58,30 +56,11 @@ struct ModelRunOptions {
   std::filesystem::path resume = {};
   bool noise = false;  ///< whether batches get noise, as from the trainer, if their type supports it
 };
-using ModelRunResult = RunResult;
-
-/// Saves weights and optimizer state of a train::Training without loss of precision. Collective.
-template <class Training>
-void save_training(Training& training, const std::filesystem::path& folder) {
-  auto& module = training.module();
-  const std::int64_t step = training.optimizer().steps();
-  checkpoint::Save save(folder, step, 1, checkpoint::listing_of(module.model()),
-                        train::states_of(module, training.optimizer().optimizer()));
-  checkpoint::save(save, module.communicator(), {.step = step, .windows = 1, .seq_len = 1, .schedule_steps = step},
-                   [&](checkpoint::Save& file) { train::write_shards(module, training.optimizer(), file); });
-}
-
-template <class Training>
-void restore_training(Training& training, const std::filesystem::path& folder) {
-  train::restore(training.module(), training.optimizer(),
-                 checkpoint::Checkpoint::open(folder, checkpoint::read_listing<typename Training::Model>));
-}
 
 namespace detail {
 
 /// Copies this rank's pieces of weights and states into the unsharded tensors of the result.
-template <class Training>
-void collect(Training& training, RunResult& run) {
+void collect(auto& training, RunResult& run) {
   const auto& shards = training.module().shards();
   for (std::size_t index = 0; index < shards.size(); ++index) {
     const auto& piece = shards[index];
@@ -118,24 +97,33 @@ RunResult train_model(int ranks, const Task& task, const ModelRunOptions& option
     train::Training<Model, Optimizer> training(communicator, Model(task.config, task.units), task.size, task.sharding,
                                                task.tiling, {.optimizer = optimizer});
     training.initialize(3);
-    if (!options.resume.empty()) restore_training(training, options.resume);
+    auto& module = training.module();
+    auto& sharded = training.optimizer();
+    if (!options.resume.empty())
+      train::restore(module, sharded, checkpoint::Checkpoint::open(options.resume, checkpoint::read_listing<Model>));
     auto data = task.data(communicator.rank());
     if constexpr (nn::detail::has_set_noise<std::remove_cvref_t<decltype(data.batches.front())>>())
       for (auto& batch : data.batches)
         if (options.noise) batch.set_noise(1, communicator.rank());
     std::vector<double> losses;
-    while (training.optimizer().steps() < options.steps) {
-      for (auto* axis : training.module().communicators()) axis->monitor().records.clear();
+    while (sharded.steps() < options.steps) {
+      for (auto* axis : module.communicators()) axis->monitor().records.clear();
       losses.push_back(training.step(data.batches, {.lr = options.lr}));
     }
-    if (!options.save_to.empty()) save_training(training, options.save_to);
+    if (!options.save_to.empty()) {
+      checkpoint::Save save(options.save_to, sharded.steps(), 1, checkpoint::listing_of(module.model()),
+                            train::states_of(module, sharded.optimizer()));
+      checkpoint::save(save, communicator,
+                       {.step = sharded.steps(), .windows = 1, .seq_len = 1, .schedule_steps = sharded.steps()},
+                       [&](checkpoint::Save& file) { train::write_shards(module, sharded, file); });
+    }
     after(training);
     training.executor().evaluate(data.batches.front());
-    training.module().synchronize();
+    module.synchronize();
     const std::scoped_lock lock(mutex);
     detail::collect(training, result);
     result.planned[static_cast<std::size_t>(communicator.rank())] = training.plan().bytes;
-    result.taken[static_cast<std::size_t>(communicator.rank())] = training.module().peak_bytes();
+    result.taken[static_cast<std::size_t>(communicator.rank())] = module.peak_bytes();
     if (communicator.rank() == 0) result.losses = losses;
   });
   return result;
@@ -143,8 +131,7 @@ RunResult train_model(int ranks, const Task& task, const ModelRunOptions& option
 
 /// Sets weights to values in (-scale, scale), and weights of norms to values around 1, so that biases and norms have an
 /// effect.
-template <class Module>
-void spread_weights(Module& module, double scale) {
+void spread_weights(auto& module, double scale) {
   for (const auto& piece : module.shards()) {
     const bool ones = piece.parameter->initial == nn::Initial::ones;
     for (std::int64_t i = 0; i < piece.main.numel(); ++i) {
@@ -164,8 +151,7 @@ struct MovedElement {
   std::int64_t index = 0;  ///< index in the unsharded parameter
 
   /// Returns this rank's copy of the element, or nullptr.
-  template <class Module>
-  float* in(Module& module) const {
+  float* in(auto& module) const {
     for (const auto& piece : module.shards())
       if (hashed(hash_seed, std::string_view(piece.parameter->name)) == name && index >= piece.begin &&
           index < piece.begin + piece.main.numel())
@@ -175,8 +161,7 @@ struct MovedElement {
 };
 
 /// Returns the element of a piece that has the largest gradient.
-template <class Piece>
-MovedElement steepest(const Piece& piece) {
+MovedElement steepest(const auto& piece) {
   const float* const all = piece.gradient.data();
   const auto largest =
       std::max_element(all, all + piece.main.numel(), [](float a, float b) { return std::abs(a) < std::abs(b); });
@@ -215,17 +200,18 @@ void check_model_gradients(std::string_view where, int ranks, const ModelTask<Mo
         const double gradient =
             mine ? static_cast<double>(module.shards()[p].gradient.data()[value - module.shards()[p].main.data()]) : 0;
         const float before = value != nullptr ? *value : 0, h = 4e-3f;
-        if (value != nullptr) *value = before + h;
-        const double above = evaluate();
-        if (value != nullptr) *value = before - h;
-        const double below = evaluate();
+        const auto loss_at = [&](float moved_to) {
+          if (value != nullptr) *value = moved_to;
+          return evaluate();
+        };
+        const double above = loss_at(before + h), below = loss_at(before - h);
         if (value != nullptr) *value = before;
         if (!mine) continue;
         const double expected = (above - below) / (2 * static_cast<double>(h));
         if (!(std::abs(gradient - expected) <= 1e-2 * std::abs(expected) + 5e-3))
-          fail(asked, message(where, ", rank ", communicator.rank()),
-               message("the largest gradient of ", module.shards()[p].parameter->name, " is ", in_words(gradient),
-                       "; moving that weight says ", in_words(expected)));
+          fail(asked, message(where, ", rank ", communicator.rank()), "the largest gradient of ",
+               module.shards()[p].parameter->name, " is ", in_words(gradient), "; moving that weight says ",
+               in_words(expected));
       }
   });
 }

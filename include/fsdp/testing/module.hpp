@@ -29,20 +29,24 @@
 
 #include <tessera/fsdp/core/has_member.hpp>
 #include <tessera/fsdp/testing/module_run.hpp>
+#include <tessera/fsdp/testing/report.hpp>
 #include <tessera/fsdp/testing/staged_run.hpp>
-#include <tessera/fsdp/testing/suite.hpp>
 
 namespace fsdp::testing {
 namespace detail {
 
 FSDP_HAS_MEMBER(sizes)
 
+/// Calls check(sizes) for the struct's sizes, until one fails. By default they are one token, odd numbers of tokens,
+/// and more tokens than a vector register or a thread team processes at once.
 template <class Tested>
-std::vector<SizesOf<Tested>> module_sizes_of() {
-  if constexpr (has_sizes<Tested>())
-    return Tested::sizes();
-  else
-    return default_module_sizes();
+void each_size(auto check) {
+  std::vector<SizesOf<Tested>> list = {{1, 1, 12}, {1, 5, 12}, {2, 7, 24}, {3, 33, 24}};
+  if constexpr (has_sizes<Tested>()) list = Tested::sizes();
+  try {
+    for (const auto& sizes : list) check(sizes);
+  } catch (const Failed&) {
+  }
 }
 
 template <class Tested>
@@ -55,58 +59,62 @@ std::vector<nn::Parameter> module_parameters(const SizesOf<Tested>& sizes) {
 
 /// Checks that y, dx and gradients agree with another run within a relative bound. Gradients of at most two thousandths
 /// of the largest one, such as a query's gradient with a single key, are only rounding errors of larger gradients, and
-/// are compared on that scale.
-template <class Tested, class Tiling>
-bool expect_same_outcome(std::string_view asked, const ModuleCase<Tested, Tiling>& how, const ModuleOutcome& found,
-                         const ModuleOutcome& expected, double bound, std::string_view more = "") {
-  const std::string where = more.empty() ? how.in_words() : message(how.in_words(), ", ", more);
+/// are compared on that scale. Throws Failed if they do not.
+template <class Tested>
+void expect_same_outcome(std::string_view asked, const auto& how, const ModuleOutcome& found,
+                         const ModuleOutcome& expected, double bound, const std::string& more = "") {
   double largest = 0;
   for (const Numbers& gradient : expected.gradients) largest = std::max(largest, norm_of(gradient));
   const auto expect = [&](const std::string& which, const Numbers& a, const Numbers& b) {
     const double error = relative_error(a, b, 2e-3 * largest);
     if (!std::isfinite(error))
-      return fail(asked, where,
-                  message(which,
-                          " holds numbers that are not finite: memory was read that nobody had written (it holds "
-                          "NaN here), or the values overflow"));
-    return error <= bound || fail(asked, where,
-                                  message(which, " differs by ", in_words(error), " of its norm; at most ",
-                                          in_words(bound), " is rounding"));
+      stop(asked, how.in_words() + more, which,
+           " holds numbers that are not finite: memory was read that nobody had written (it holds NaN here), or the "
+           "values overflow");
+    if (error > bound)
+      stop(asked, how.in_words() + more, which, " differs by ", in_words(error), " of its norm; at most ",
+           in_words(bound), " is rounding");
   };
-  for (std::size_t i = 0; i < expected.y.size(); ++i)
-    if (!expect("y", found.y[i], expected.y[i]) || !expect("dx", found.dx[i], expected.dx[i])) return false;
+  for (std::size_t i = 0; i < expected.y.size(); ++i) {
+    expect("y", found.y[i], expected.y[i]);
+    expect("dx", found.dx[i], expected.dx[i]);
+  }
   const auto parameters = module_parameters<Tested>(how.sizes);
   for (std::size_t i = 0; i < expected.gradients.size(); ++i)
-    if (!expect(message("the gradient of ", parameters[i].name), found.gradients[i], expected.gradients[i]))
-      return false;
-  return true;
+    expect(message("the gradient of ", parameters[i].name), found.gradients[i], expected.gradients[i]);
 }
 
-/// The sum over dy times y in float64, as a function of one element of the input or of a weight.
+/// The sum over dy times y in float64, as a function of the input and the weights.
 template <class Tested>
 class ModuleLoss {
-  using Run = ModuleRun<device::Cpu, Tested, Fp32>;
-
  public:
-  static constexpr std::size_t input = static_cast<std::size_t>(-1);
-
-  ModuleLoss(const ModuleCase<Tested>& how, std::uint64_t seed)
-      : run_(how), weights_(module_weights<float>(run_.module)) {
+  ModuleLoss(const ModuleCase<Tested>& how, std::uint64_t seed) : run_(how) {
     const std::int64_t size = how.sizes.tokens() * how.sizes.hidden;
-    x_ = rounded_numbers<float>(seed, size);
+    run_.fields.weights.set(module_weights<float>(run_.module));
+    run_.stream.set(0, rounded_numbers<float>(seed, size));
     dy_ = rounded_numbers<float>(seed + 1, size);
-    run_.stream.set(0, x_);
-    for (std::size_t i = 0; i < weights_.size(); ++i) run_.fields.weights.set(i, weights_[i]);
   }
-  const Numbers& values(std::size_t which) const { return which == input ? x_ : weights_[which]; }
-  double operator()(std::size_t which, std::size_t element, double by) {
-    float& number = (which == input ? run_.stream[0].data() : run_.fields.weights[which].data())[element];
-    const float before = number;
-    number = static_cast<float>(values(which)[element] + by);
+  float* input() { return run_.stream[0].data(); }
+  float* weight(std::size_t i) { return run_.fields.weights[i].data(); }
+  /// Returns the derivative with respect to an element of the input or of a weight, by central differences at two step
+  /// sizes, extrapolated so that the second-order error cancels.
+  double derivative(float& element) {
+    const auto difference = [&](double h) { return (moved(element, h) - moved(element, -h)) / (2 * h); };
+    return (4 * difference(step / 2) - difference(step)) / 3;
+  }
+  /// Returns the error in a derivative that rounding to float may cause.
+  double noise() const { return 1e-5 * std::sqrt(size_) / step; }
+
+ private:
+  static constexpr double step = 0x1p-5;
+
+  double moved(float& element, double by) {
+    const float before = element;
+    element = static_cast<float>(static_cast<double>(before) + by);
     const auto low = run_.rank.arena.mark(device::Cpu::Arena::End::low);
     run_.forward();
     run_.rank.arena.release(device::Cpu::Arena::End::low, low);
-    number = before;
+    element = before;
     const Numbers y = run_.stream.values(1);
     double sum = 0;
     size_ = 0;
@@ -116,23 +124,9 @@ class ModuleLoss {
     }
     return sum;
   }
-  /// Returns the derivative by central differences at two step sizes, extrapolated so that the second-order error
-  /// cancels.
-  double derivative(std::size_t which, std::size_t element) {
-    const auto difference = [&](double h) {
-      return ((*this)(which, element, h) - (*this)(which, element, -h)) / (2 * h);
-    };
-    return (4 * difference(step / 2) - difference(step)) / 3;
-  }
-  /// Returns the error in a derivative that rounding to float may cause.
-  double noise() const { return 1e-5 * std::sqrt(size_) / step; }
 
-  static constexpr double step = 0x1p-5;
-
- private:
-  Run run_;
-  std::vector<Numbers> weights_;
-  Numbers x_, dy_;
+  ModuleRun<device::Cpu, Tested, Fp32> run_;
+  Numbers dy_;
   double size_ = 0;
 };
 
@@ -152,21 +146,20 @@ inline std::vector<std::size_t> elements_to_move(const Numbers& gradient, std::i
 template <class Tested>
 void check_module_parameters() {
   constexpr std::string_view asked = "a module's parameters have names, each its own, and at least one element";
-  for (const auto& sizes : detail::module_sizes_of<Tested>()) {
+  detail::each_size<Tested>([&](const auto& sizes) {
     std::set<std::string> names;
     std::vector<nn::Parameter> parameters;
-    if (!report_errors(module_ends_without_error, sizes.in_words(),
+    if (!report_errors(module_ends_without_error, sizes,
                        [&] { parameters = detail::module_parameters<Tested>(sizes); }))
-      return;
+      throw Failed();
     for (const nn::Parameter& parameter : parameters) {
       const std::string name = parameter.name;
       if (!parameter.present() && parameter.shape == Shape{0}) continue;
-      if (name.empty()) return void(fail(asked, sizes.in_words(), "a parameter without a name"));
-      if (!names.insert(name).second) return void(fail(asked, sizes.in_words(), message("two are called ", name)));
-      if (parameter.shape.numel() < 1)
-        return void(fail(asked, sizes.in_words(), message(name, " has ", parameter.shape.numel(), " elements")));
+      if (name.empty()) stop(asked, sizes, "a parameter without a name");
+      if (!names.insert(name).second) stop(asked, sizes, "two are called ", name);
+      if (parameter.shape.numel() < 1) stop(asked, sizes, name, " has ", parameter.shape.numel(), " elements");
     }
-  }
+  });
 }
 
 /// Checks that backward computes the derivatives of forward.
@@ -175,29 +168,24 @@ void check_module_gradients() {
   constexpr std::string_view asked =
       "backward gives the derivatives of forward: central differences of the sum of dy times y, in every weight and in "
       "x";
-  for (const auto& sizes : detail::module_sizes_of<Tested>()) {
+  detail::each_size<Tested>([&](const auto& sizes) {
     const ModuleCase<Tested> how{.sizes = sizes};
-    bool good = true;
-    const ModuleOutcome outcome = run_module<Tested, Fp32>(how, {10}, good);
-    if (!good) return;
+    const ModuleOutcome outcome = run_module<Tested, Fp32>(how, {10});
     detail::ModuleLoss<Tested> loss(how, 10);
-    const auto parameters = detail::module_parameters<Tested>(sizes);
-    for (std::size_t i = 0; i <= parameters.size(); ++i) {
-      const bool input = i == parameters.size();
-      if (!input && !parameters[i].present()) continue;
-      const Numbers& gradient = input ? outcome.dx.front() : outcome.gradients[i];
-      const std::string name = input ? "x" : parameters[i].name;
+    const auto check = [&](std::string_view name, float* elements, const Numbers& gradient) {
       const double size = detail::norm_of(gradient) / std::sqrt(static_cast<double>(gradient.size()));
-      for (const std::size_t element : detail::elements_to_move(gradient, sizes.tokens())) {
-        const double expected = loss.derivative(input ? loss.input : i, element);
-        const double bound = 1e-2 * (std::abs(expected) + size) + loss.noise();
-        if (!(std::abs(gradient[element] - expected) <= bound))
-          return void(fail(asked, how.in_words(),
-                           message("the gradient of ", name, "[", element, "] is ", in_words(gradient[element]),
-                                   "; moving that number says ", in_words(expected))));
+      for (const std::size_t i : detail::elements_to_move(gradient, sizes.tokens())) {
+        const double expected = loss.derivative(elements[i]);
+        if (!(std::abs(gradient[i] - expected) <= 1e-2 * (std::abs(expected) + size) + loss.noise()))
+          stop(asked, how, "the gradient of ", name, "[", i, "] is ", in_words(gradient[i]),
+               "; moving that number says ", in_words(expected));
       }
-    }
-  }
+    };
+    const auto parameters = detail::module_parameters<Tested>(sizes);
+    for (std::size_t i = 0; i < parameters.size(); ++i)
+      if (parameters[i].present()) check(parameters[i].name, loss.weight(i), outcome.gradients[i]);
+    check("x", loss.input(), outcome.dx.front());
+  });
 }
 
 /// Checks that the first write of a gradient overwrites its memory and that later writes accumulate.
@@ -206,19 +194,14 @@ void check_module_adds() {
   constexpr std::string_view asked =
       "gradients of micro-batches add up: the first write replaces what the memory held, later ones add "
       "(GradientView::next)";
-  for (const auto& sizes : detail::module_sizes_of<Tested>()) {
+  detail::each_size<Tested>([&](const auto& sizes) {
     const ModuleCase<Tested> how{.sizes = sizes};
-    bool good = true;
-    const ModuleOutcome first = run_module<Tested, Fp32>(how, {10}, good),
-                        second = run_module<Tested, Fp32>(how, {20}, good),
-                        both = run_module<Tested, Fp32>(how, {10, 20}, good);
-    if (!good) return;
+    const ModuleOutcome first = run_module<Tested, Fp32>(how, {10}), second = run_module<Tested, Fp32>(how, {20});
     ModuleOutcome expected{
         .y = {first.y[0], second.y[0]}, .dx = {first.dx[0], second.dx[0]}, .gradients = first.gradients};
-    for (std::size_t i = 0; i < expected.gradients.size(); ++i)
-      for (std::size_t k = 0; k < expected.gradients[i].size(); ++k) expected.gradients[i][k] += second.gradients[i][k];
-    if (!detail::expect_same_outcome<Tested>(asked, how, both, expected, 2e-5)) return;
-  }
+    add_to(expected.gradients, second.gradients);
+    detail::expect_same_outcome<Tested>(asked, how, run_module<Tested, Fp32>(how, {10, 20}), expected, 2e-5);
+  });
 }
 
 /// Checks that results do not depend on tiling, on the placement of weights, or on the number of threads.
@@ -227,32 +210,28 @@ void check_module_tilings() {
   constexpr std::string_view asked =
       "y, dx and gradients are those of the untiled module on one thread with weights side by side";
   using tiling::RunTimeTiling;
-  for (const auto& sizes : detail::module_sizes_of<Tested>()) {
-    bool good = true;
-    const ModuleOutcome expected = run_module<Tested, Precision>({.sizes = sizes}, {10, 20}, good);
+  detail::each_size<Tested>([&](const auto& sizes) {
+    const ModuleOutcome expected = run_module<Tested, Precision>(ModuleCase<Tested>{.sizes = sizes}, {10, 20});
     for (const RunTimeTiling& policy : {RunTimeTiling{}, RunTimeTiling::tiles(2), RunTimeTiling::tiles(5),
                                         RunTimeTiling::tokens(3), RunTimeTiling::tokens(64)})
       for (const Placing placing : {Placing::adjacent, Placing::padded}) {
         const ModuleCase<Tested> how{
             .sizes = sizes, .tiling = policy, .placing = placing, .threads = placing == Placing::padded ? 2 : 1};
-        const ModuleOutcome found = run_module<Tested, Precision>(how, {10, 20}, good);
-        constexpr double bound = std::is_same_v<Precision, Fp32> ? 3e-5 : 3e-2;
-        if (!good || !detail::expect_same_outcome<Tested>(asked, how, found, expected, bound)) return;
+        detail::expect_same_outcome<Tested>(asked, how, run_module<Tested, Precision>(how, {10, 20}), expected,
+                                            std::is_same_v<Precision, Fp32> ? 3e-5 : 3e-2);
       }
-  }
+  });
 }
 
 /// Checks that the module computes the same function in bf16, within rounding.
 template <class Tested>
 void check_module_in_bf16() {
   constexpr std::string_view asked = "in bf16 a module gives what it gives in float, within bf16's rounding";
-  for (const auto& sizes : detail::module_sizes_of<Tested>()) {
+  detail::each_size<Tested>([&](const auto& sizes) {
     const ModuleCase<Tested> how{.sizes = sizes};
-    bool good = true;
-    const ModuleOutcome expected = run_module<Tested, Fp32>(how, {10}, good),
-                        found = run_module<Tested, Bf16Mixed>(how, {10}, good);
-    if (!good || !detail::expect_same_outcome<Tested>(asked, how, found, expected, 8e-2)) return;
-  }
+    const ModuleOutcome expected = run_module<Tested, Fp32>(how, {10});
+    detail::expect_same_outcome<Tested>(asked, how, run_module<Tested, Bf16Mixed>(how, {10}), expected, 8e-2);
+  });
 }
 
 /// Checks that a dry run counts the same costs as a run on the CPU.
@@ -261,7 +240,7 @@ void check_module_costs() {
   constexpr std::string_view asked =
       "a dry run (device Meta) counts the bytes and the work of the CPU: what a plan says is what a run takes";
   using tiling::RunTimeTiling;
-  for (const auto& sizes : detail::module_sizes_of<Tested>())
+  detail::each_size<Tested>([&](const auto& sizes) {
     for (const RunTimeTiling& policy : {RunTimeTiling{}, RunTimeTiling::tiles(3)})
       for (const int threads : {1, 2}) {
         const ModuleCase<Tested> how{.sizes = sizes, .tiling = policy, .placing = Placing::padded, .threads = threads};
@@ -279,17 +258,15 @@ void check_module_costs() {
               {"FLOPs of attention", counters.attention_flops},
               {"bytes read and written by the rest", counters.elementwise_bytes}};
         };
-        decltype(costs_on(device::Cpu{})) planned, taken;
-        if (!report_errors(module_ends_without_error, how.in_words(), [&] {
-              planned = costs_on(device::Meta{});
-              taken = costs_on(device::Cpu{});
-            }))
-          return;
-        for (std::size_t i = 0; i < taken.size(); ++i)
-          if (const auto& [what, bytes] = taken[i]; bytes != planned[i].second)
-            return void(
-                fail(asked, how.in_words(), message(what, ": ", planned[i].second, " planned, ", bytes, " taken")));
+        const bool ended = report_errors(module_ends_without_error, how, [&] {
+          const auto planned = costs_on(device::Meta{}), taken = costs_on(device::Cpu{});
+          for (std::size_t i = 0; i < taken.size(); ++i)
+            if (const auto& [what, bytes] = taken[i]; bytes != planned[i].second)
+              stop(asked, how, what, ": ", planned[i].second, " planned, ", bytes, " taken");
+        });
+        if (!ended) throw Failed();
       }
+  });
 }
 
 /// Checks that ranks that divide the rows of a micro-batch get the results of the whole block, for blocks that declare
@@ -300,27 +277,23 @@ void check_module_stages() {
       "ranks that share the rows, each with its share of the middle, compute what the whole block computes";
   using Run = ModuleRun<device::Cpu, Tested, Fp32>;
   if constexpr (nn::StagedBlock<nn::StagedOf<typename Run::Module>, typename Run::L>) {
-    for (const auto& sizes : detail::module_sizes_of<Tested>()) {
-      bool good = true;
+    detail::each_size<Tested>([&](const auto& sizes) {
       const ModuleCase<Tested> how{.sizes = sizes};
-      const ModuleOutcome expected = run_module<Tested, Fp32>(how, {10, 20}, good);
+      const ModuleOutcome expected = run_module<Tested, Fp32>(how, {10, 20});
       using nn::staged;
       const std::int64_t shares = staged(Tested::template make<typename Run::L>(sizes)).shares();
-      for (int count = 1; count <= std::min<std::int64_t>(shares, 8) && good; ++count)
-        for (int ranks = 1; ranks <= std::min<std::int64_t>(count, sizes.tokens()) && good; ++ranks) {
+      for (int count = 1; count <= std::min<std::int64_t>(shares, 8); ++count)
+        for (int ranks = 1; ranks <= std::min<std::int64_t>(count, sizes.tokens()); ++ranks) {
           if (shares % count != 0 || count % ranks != 0) continue;
           const Sharing sharing{.ranks = ranks, .parts = count / ranks};
-          const std::string where = message(how.in_words(), ", ", sharing.in_words());
-          ModuleOutcome found;
-          good = report_errors(module_ends_without_error, where,
-                               [&] {
-                                 Run run(how);
-                                 found = staged_outcome_of(run, sharing, where, {10, 20}, good);
-                               }) &&
-                 good && detail::expect_same_outcome<Tested>(asked, how, found, expected, 3e-5, sharing.in_words());
+          const std::string more = ", " + sharing.in_words();
+          const ModuleOutcome found = outcome_or_stop(how.in_words() + more, [&](bool& good) {
+            Run run(how);
+            return staged_outcome_of(run, sharing, how.in_words() + more, {10, 20}, good);
+          });
+          detail::expect_same_outcome<Tested>(asked, how, found, expected, 3e-5, more);
         }
-      if (!good) return;
-    }
+    });
   } else {
     GTEST_SKIP() << "it states no stages";
   }

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <string>
@@ -28,7 +29,7 @@
 #include <tessera/fsdp/device/meta.hpp>
 #include <tessera/fsdp/nn/module.hpp>
 #include <tessera/fsdp/precision/policies.hpp>
-#include <tessera/fsdp/testing/numbers.hpp>
+#include <tessera/fsdp/testing/guarded.hpp>
 #include <tessera/fsdp/testing/report.hpp>
 #include <tessera/tiling/policies.hpp>
 
@@ -63,28 +64,29 @@ class Slot {
     for (std::size_t i = 0; i < shapes_.size(); ++i)
       std::memset(static_cast<void*>((*this)[i].data()), 0xff, static_cast<std::size_t>((*this)[i].bytes()));
   }
-  void set(std::size_t i, const std::vector<double>& values) {
+  void set(std::size_t i, const Numbers& values) {
     require(static_cast<std::int64_t>(values.size()) == shapes_[i].numel(),
             "a slot's tensor takes as many values as it has");
     for (std::size_t k = 0; k < values.size(); ++k)
       (*this)[i].data()[k] = static_cast<T>(static_cast<float>(values[k]));
   }
-  std::vector<double> values(std::size_t i) {
+  void set(const std::vector<Numbers>& values) {
+    for (std::size_t i = 0; i < values.size(); ++i) set(i, values[i]);
+  }
+  Numbers values(std::size_t i) {
     const Tensor<T> tensor = (*this)[i];
     return {tensor.data(), tensor.data() + tensor.numel()};
   }
-  std::vector<std::vector<double>> all_values() {
-    std::vector<std::vector<double>> list;
+  std::vector<Numbers> all_values() {
+    std::vector<Numbers> list;
     for (std::size_t i = 0; i < shapes_.size(); ++i) list.push_back(values(i));
     return list;
   }
   bool guards_untouched() const {
-    std::vector<bool> guard(data_.size(), true);
+    std::vector<T> guards = data_;
     for (std::size_t i = 0; i < shapes_.size(); ++i)
-      for (std::int64_t k = 0; k < shapes_[i].numel(); ++k) guard[static_cast<std::size_t>(begins_[i] + k)] = false;
-    for (std::size_t k = 0; k < data_.size(); ++k)
-      if (guard[k] && static_cast<double>(data_[k]) != 77) return false;
-    return true;
+      std::fill_n(guards.begin() + begins_[i], shapes_[i].numel(), T(77.0f));
+    return std::ranges::all_of(guards, [](T guard) { return static_cast<double>(guard) == 77; });
   }
 
  private:
@@ -115,7 +117,7 @@ class TestRank {
     low_ = arena.template allocate<float>(Arena::End::low, {16});
     high_ = arena.template allocate<float>(Arena::End::high, {16});
     for (const Tensor<float>& sentinel : {low_, high_})
-      for (std::int64_t i = 0; i < 16 && !Device::counts_only; ++i) sentinel[i] = 77;
+      if (!Device::counts_only) std::fill_n(sentinel.data(), 16, 77.0f);
   }
   void poison_free_memory() {
     typename Arena::Frame frame(arena);
@@ -123,10 +125,9 @@ class TestRank {
     std::memset(all.data(), 0xff, static_cast<std::size_t>(all.bytes()));
   }
   bool sentinels_untouched() const {
-    for (const Tensor<float>& sentinel : {low_, high_})
-      for (std::int64_t i = 0; i < 16; ++i)
-        if (sentinel[i] != 77) return false;
-    return true;
+    return std::ranges::all_of(std::array{low_, high_}, [](const Tensor<float>& sentinel) {
+      return std::count(sentinel.data(), sentinel.data() + 16, 77.0f) == 16;
+    });
   }
   std::int64_t high_end() const { return arena.mark(Arena::End::high).offset; }
   std::int64_t low_end() const { return arena.mark(Arena::End::low).offset; }
@@ -135,26 +136,15 @@ class TestRank {
   Tensor<float> low_, high_;
 };
 
-/// Returns the shapes of a module's parameters, in order.
-template <class Module>
-std::vector<Shape> shapes_of(const Module& module) {
-  std::vector<Shape> shapes;
-  for (const nn::Parameter& parameter : nn::flatten<Module::template FieldsOf>(module.parameters()))
-    shapes.push_back(parameter.shape);
-  return shapes;
-}
-
-/// A module's weights and gradients in flat buffers.
 template <class Device, class Module>
 struct ModuleFields {
   static constexpr std::size_t parameter_count = Module::parameter_count;
-  std::vector<Shape> shapes;
   Slot<Device, typename Module::Compute> weights;
   Slot<Device, typename Module::Accumulate> gradients;
   std::array<bool, parameter_count> written{};
 
   ModuleFields(const Module& module, Placing placing)
-      : shapes(shapes_of(module)), weights(shapes, placing), gradients(shapes, placing) {}
+      : weights(shapes_of(module), placing), gradients(shapes_of(module), placing) {}
 
   typename Module::Weights weight_views() {
     std::array<Tensor<const typename Module::Compute>, parameter_count> list;
@@ -165,6 +155,14 @@ struct ModuleFields {
     std::array<nn::GradientView<typename Module::Accumulate>, parameter_count> list;
     for (std::size_t i = 0; i < parameter_count; ++i) list[i] = {gradients[i], &written[i]};
     return nn::unflatten<Module::template FieldsOf>(list);
+  }
+
+ private:
+  static std::vector<Shape> shapes_of(const Module& module) {
+    std::vector<Shape> shapes;
+    for (const nn::Parameter& parameter : nn::flatten<Module::template FieldsOf>(module.parameters()))
+      shapes.push_back(parameter.shape);
+    return shapes;
   }
 };
 
@@ -178,21 +176,13 @@ struct ModuleSizes {
   std::string in_words() const { return message(sequences, " x ", length, " tokens, hidden ", hidden); }
 };
 
-/// Returns sizes with one token, with odd numbers of tokens, and with more tokens than a vector register or a thread
-/// team processes at once.
-inline std::vector<ModuleSizes> default_module_sizes() { return {{1, 1, 12}, {1, 5, 12}, {2, 7, 24}, {3, 33, 24}}; }
-
 /// The type of a tested struct's sizes: its `Sizes` if it has that type, otherwise ModuleSizes. `Sizes` must have the
 /// members of ModuleSizes and may have more.
 template <class Tested>
-struct SizesOfTested {
-  using type = ModuleSizes;
-};
+struct SizesOfTested : std::type_identity<ModuleSizes> {};
 template <class Tested>
 requires requires { typename Tested::Sizes; }
-struct SizesOfTested<Tested> {
-  using type = typename Tested::Sizes;
-};
+struct SizesOfTested<Tested> : std::type_identity<typename Tested::Sizes> {};
 template <class Tested>
 using SizesOf = typename SizesOfTested<Tested>::type;
 
@@ -201,7 +191,10 @@ struct ModuleOutcome {
   std::vector<Numbers> y, dx, gradients;
 };
 
-/// Configuration of a run of a module.
+inline void add_to(std::vector<Numbers>& sums, const std::vector<Numbers>& more) {
+  for (std::size_t i = 0; i < sums.size(); ++i) std::ranges::transform(sums[i], more[i], sums[i].begin(), std::plus());
+}
+
 template <class Sizes, class Tiling = tiling::RunTimeTiling>
 struct TiledModuleCase {
   Sizes sizes = {};
@@ -223,10 +216,8 @@ using ModuleCase = TiledModuleCase<SizesOf<Tested>, Tiling>;
 template <class T>
 Numbers rounded_numbers(std::uint64_t seed, std::int64_t count, double spread = 1, double center = 0) {
   Numbers list;
-  for (std::int64_t i = 0; i < count; ++i) {
-    const auto value = static_cast<float>(center + spread * number_at(seed, i));
-    list.push_back(static_cast<double>(static_cast<float>(T(value))));
-  }
+  for (std::int64_t i = 0; i < count; ++i)
+    list.push_back(static_cast<float>(T(static_cast<float>(center + spread * number_at(seed, i)))));
   return list;
 }
 
@@ -281,12 +272,9 @@ class ModuleRun {
       "fsdp: the suite of modules runs units between two residual streams: forward(context, weights, saved, x, "
       "y) and backward(context, weights, gradients, saved, dy), or those of a block, with `shared` behind the "
       "context. Entries and heads are tried by the suite of models");
-  static auto shared_type() {
-    if constexpr (reads_shared)
-      return typename Module::Shared{};
-    else
-      return nn::Nothing{};
-  }
+  struct ReadsNothing {
+    using Shared = nn::Nothing;
+  };
 
  public:
   explicit ModuleRun(const Case& how) : ModuleRun(how, std::make_shared<nn::TilePlans>(how.tiling)) {}
@@ -325,7 +313,8 @@ class ModuleRun {
   Slot<Device, Compute> stream;  // x, y, dy: [T, H] each
   typename Module::Saved saved{};
   nn::Context<L> context;
-  decltype(shared_type()) shared{};  ///< data that the block reads from the model's entry; nn::Nothing if it reads none
+  /// Data that the block reads from the model's entry; nn::Nothing if it reads none.
+  typename std::conditional_t<reads_shared, Module, ReadsNothing>::Shared shared{};
 
  private:
   /// More than twice the bytes of the dry run, so that a module that uses more than planned fails a check instead of
@@ -364,7 +353,7 @@ ModuleOutcome outcome_of(Run& run, std::string_view where, const std::vector<std
     if (good && !holds) good = fail(asked, where, found);
   };
   const std::vector<Numbers> weights = module_weights<Compute>(run.module);
-  for (std::size_t i = 0; i < weights.size(); ++i) run.fields.weights.set(i, weights[i]);
+  run.fields.weights.set(weights);
   const std::int64_t size = run.stream[0].numel();
   ModuleOutcome outcome;
   for (const std::uint64_t seed : seeds) {
@@ -403,19 +392,22 @@ ModuleOutcome outcome_of(Run& run, std::string_view where, const std::vector<std
 
 inline constexpr std::string_view module_ends_without_error = "a module runs at every size without an error";
 
-/// Constructs a module and runs it as configured. An error is a failure too; the outcome then contains the results so
-/// far.
-template <class Tested, class Precision, class Tiling = tiling::RunTimeTiling>
-ModuleOutcome run_module(const ModuleCase<Tested, Tiling>& how, const std::vector<std::uint64_t>& seeds, bool& good) {
+/// Returns run(good). Throws Failed if `run` sets `good` to false, or if it throws an error, which is a failure too.
+ModuleOutcome outcome_or_stop(const Where& where, auto run) {
   ModuleOutcome outcome;
-  const std::string where = how.in_words();
-  if (!good) return outcome;
-  const bool ended = report_errors(module_ends_without_error, where, [&] {
-    ModuleRun<device::Cpu, Tested, Precision, Tiling> run(how);
-    outcome = outcome_of(run, where, seeds, good);
-  });
-  good = good && ended;
+  bool good = true;
+  const bool ended = report_errors(module_ends_without_error, where, [&] { outcome = run(good); });
+  if (!ended || !good) throw Failed();
   return outcome;
+}
+
+/// Constructs a module and runs it as configured. Throws Failed after a failure.
+template <class Tested, class Precision, class Tiling = tiling::RunTimeTiling>
+ModuleOutcome run_module(const ModuleCase<Tested, Tiling>& how, const std::vector<std::uint64_t>& seeds) {
+  return outcome_or_stop(how, [&](bool& good) {
+    ModuleRun<device::Cpu, Tested, Precision, Tiling> run(how);
+    return outcome_of(run, how.in_words(), seeds, good);
+  });
 }
 
 }  // namespace fsdp::testing

@@ -21,26 +21,21 @@
 
 #include <gtest/gtest.h>
 
-#include <tessera/fsdp/core/has_member.hpp>
 #include <tessera/fsdp/optim/optimizer.hpp>
 #include <tessera/fsdp/testing/optimizer_runs.hpp>
 #include <tessera/fsdp/testing/optimizer_updates.hpp>
 #include <tessera/fsdp/testing/report.hpp>
 #include <tessera/fsdp/testing/results.hpp>
-#include <tessera/fsdp/testing/suite.hpp>
 
 namespace fsdp::testing {
 namespace detail {
 
 FSDP_TESTED_VALUES(optimizers, optimizer, constants, Optimizer)
 
-/// Returns cases with frozen and with merged units, and with a tied weight.
-inline std::vector<StrategyCase> optimizer_cases() {
-  return {{.ranks = 2},
-          {.ranks = 3},
-          {.ranks = 3, .tied = true},
-          {.ranks = 2, .units = {.blocks_per_unit = 2}},
-          {.ranks = 3, .units = {.frozen = {"model.layers.1.*"}}}};
+/// Trains. An error of the run is a failure, and nullopt is returned.
+inline std::optional<RunResult> trained(std::string_view asked, const Where& where, const AnyOptimizer& optimizer,
+                                        const OptimizerRun& run) {
+  return result_of(asked, where, [&] { return train_with(optimizer, run); });
 }
 
 /// Compares the bytes of the first rank only: other ranks may use less than planned, because they have fewer targets.
@@ -55,13 +50,18 @@ inline void check_optimizer_on_shards(const AnyOptimizer& optimizer, double lr =
   constexpr std::string_view asked =
       "ranks that step their shards alone (whole tensors, with Grain::tensors) have the losses, weights and states of "
       "ranks that step everything, to the bit";
-  for (const StrategyCase& how : detail::optimizer_cases()) {
+  const std::vector<StrategyCase> cases = {{.ranks = 2},
+                                           {.ranks = 3},
+                                           {.ranks = 3, .tied = true},
+                                           {.ranks = 2, .units = {.blocks_per_unit = 2}},
+                                           {.ranks = 3, .units = {.frozen = {"model.layers.1.*"}}}};
+  for (const StrategyCase& how : cases) {
     const std::string where = how.in_words();
     const OptimizerRun all{.place = OptimizerPlace::replicated, .how = how, .lr = lr};
-    const auto expected = result_of(asked, where, [&] { return train_with(optimizer, all); });
+    const auto expected = detail::trained(asked, where, optimizer, all);
     if (!expected || !detail::expect_planned_bytes_of_first(message(where, ", every rank stepping all"), *expected))
       return;
-    const auto found = result_of(asked, where, [&] { return train_with(optimizer, {.how = how, .lr = lr}); });
+    const auto found = detail::trained(asked, where, optimizer, {.how = how, .lr = lr});
     if (!found || !expect_same_run(asked, where, *found, *expected) ||
         !detail::expect_planned_bytes_of_first(where, *found))
       return;
@@ -74,18 +74,17 @@ inline void check_optimizer_learns(const AnyOptimizer& optimizer, double lr = 1e
   constexpr std::string_view learns = "the loss on the same tokens falls in four steps";
   constexpr std::string_view follows =
       "three ranks have the losses of one rank on the same tokens, within 1e-3 of them";
-  const auto found = result_of(learns, where, [&] { return train_with(optimizer, {.how = {.ranks = 3}, .lr = lr}); });
+  const auto found = detail::trained(learns, where, optimizer, {.how = {.ranks = 3}, .lr = lr});
   if (!found) return;
   if (!(found->losses.back() < found->losses.front()))
-    return void(fail(learns, where,
-                     message("losses from ", in_words(found->losses.front()), " to ", in_words(found->losses.back()))));
+    return void(
+        fail(learns, where, "losses from ", in_words(found->losses.front()), " to ", in_words(found->losses.back())));
   const OptimizerRun alone{.how = {.ranks = 1, .micro_batches = 3}, .lr = lr, .as_ranks = true};
-  const auto expected = result_of(follows, where, [&] { return train_with(optimizer, alone); });
+  const auto expected = detail::trained(follows, where, optimizer, alone);
   for (std::size_t step = 0; expected && step < expected->losses.size(); ++step)
     if (!(std::abs(found->losses[step] - expected->losses[step]) <= 1e-3 * std::abs(expected->losses[step])))
-      return void(fail(follows, where,
-                       message("the loss of step ", step, " is ", in_words(found->losses[step]), " instead of ",
-                               in_words(expected->losses[step]))));
+      return void(fail(follows, where, "the loss of step ", step, " is ", in_words(found->losses[step]), " instead of ",
+                       in_words(expected->losses[step])));
 }
 
 /// Checks that checkpoints contain the optimizer's full state.
@@ -109,8 +108,8 @@ inline void check_optimizer_offloads(const AnyOptimizer& optimizer, double lr = 
   const StrategyCase how{.ranks = 3};
   const std::string where = how.in_words();
   const OptimizerRun offloaded{.place = OptimizerPlace::offloaded, .how = how, .lr = lr};
-  const auto expected = result_of(asked, where, [&] { return train_with(optimizer, {.how = how, .lr = lr}); });
-  const auto found = result_of(asked, where, [&] { return train_with(optimizer, offloaded); });
+  const auto expected = detail::trained(asked, where, optimizer, {.how = how, .lr = lr});
+  const auto found = detail::trained(asked, where, optimizer, offloaded);
   if (expected && found && expect_same_run(asked, where, *found, *expected))
     detail::expect_planned_bytes_of_first(where, *found);
 }
@@ -121,8 +120,7 @@ template <class Tested>
 class OptimizerSuite : public ::testing::Test {
  protected:
   /// Calls check(optimizer) for each of the optimizers.
-  template <class Check>
-  static void each(Check check) {
+  static void each(auto check) {
     for (const auto& optimizer : detail::optimizers_of<Tested>()) {
       static_assert(optim::check_optimizer<std::remove_cvref_t<decltype(optimizer)>>());
       const ::testing::ScopedTrace trace(__FILE__, __LINE__, std::string(optimizer.name()));

@@ -62,7 +62,6 @@ class AnyOptimizer {
   StepWork work_;
 };
 
-/// The placement of the optimizer's pieces.
 enum class OptimizerPlace : std::uint8_t {
   replicated,  ///< every rank updates all parameters
   sharded,     ///< FullyShard; Grain::tensors uses buffer::Owned, which does not split tensors

@@ -21,7 +21,6 @@
 #include <tessera/fsdp/core/dtype.hpp>
 #include <tessera/fsdp/precision/policies.hpp>
 #include <tessera/fsdp/testing/report.hpp>
-#include <tessera/fsdp/testing/suite.hpp>
 
 namespace fsdp::testing {
 
@@ -76,8 +75,8 @@ void check_weights_survive() {
       return void(
           fail("a weight in Compute is the same after it was kept in Main: checkpoints and steps that change nothing "
                "must not change the model",
-               message("Compute ", type_in_words<Compute>(), ", Main ", type_in_words<Main>()),
-               message(in_words(value), " becomes ", in_words(back))));
+               message("Compute ", type_in_words<Compute>(), ", Main ", type_in_words<Main>()), in_words(value),
+               " becomes ", in_words(back)));
   }
 }
 
@@ -99,7 +98,7 @@ void check_gradients_keep_their_digits() {
     const double sent = static_cast<double>(static_cast<float>(static_cast<Reduce>(value)));
     if (std::abs(sent - value) > lost * std::abs(value)) {
       fail(message("a gradient that is rounded to Reduce loses at most 1/", 1 / lost, " of itself"),
-           message("Reduce ", type_in_words<Reduce>()), message(in_words(value), " is sent as ", in_words(sent)));
+           message("Reduce ", type_in_words<Reduce>()), in_words(value), " is sent as ", in_words(sent));
       break;
     }
   }
@@ -121,7 +120,7 @@ void check_gradients_keep_their_digits() {
           "a sum of gradients in Accumulate is as near to the sum in float64 as float is: within (number of addends) "
           "* 2^-24 * (sum of their magnitudes)",
           message(count, " addends, Accumulate ", type_in_words<Accumulate>(), ", Reduce ", type_in_words<Reduce>()),
-          message("the error is ", error, ", ", error / bound, " times the bound"));
+          "the error is ", error, ", ", error / bound, " times the bound");
       break;
     }
   }

@@ -49,8 +49,7 @@ constexpr double lr_of() {
 inline constexpr std::string_view ended_with_error = "training ended with an error: ";
 
 /// Returns run(). If it throws, the failure's message begins with `ended`, and nullopt is returned.
-template <class Run>
-std::optional<RunResult> result_of(std::string_view asked, std::string_view where, Run run,
+std::optional<RunResult> result_of(std::string_view asked, const Where& where, auto run,
                                    std::string_view ended = ended_with_error) {
   std::optional<RunResult> result;
   report_errors(
@@ -59,20 +58,17 @@ std::optional<RunResult> result_of(std::string_view asked, std::string_view wher
 }
 
 /// Calls expect(name, found values, expected values) for every tensor, until one fails.
-template <class Expect>
-bool expect_tensors(std::string_view asked, std::string_view where, const TensorsByName& found,
-                    const TensorsByName& expected, Expect expect) {
+bool expect_tensors(std::string_view asked, const Where& where, const TensorsByName& found,
+                    const TensorsByName& expected, auto expect) {
   for (const auto& [name, values] : expected) {
     const auto at = found.find(name);
-    if (at == found.end()) return fail(asked, where, message("no rank holds ", name));
+    if (at == found.end()) return fail(asked, where, "no rank holds ", name);
     if (!expect(name, at->second, values)) return false;
   }
-  return found.size() == expected.size() ||
-         fail(asked, where, message(found.size(), " tensors instead of ", expected.size()));
+  return found.size() == expected.size() || fail(asked, where, found.size(), " tensors instead of ", expected.size());
 }
 
-/// Checks that losses, weights and states are bit-identical.
-inline bool expect_same_run(std::string_view asked, std::string_view where, const RunResult& found,
+inline bool expect_same_run(std::string_view asked, const Where& where, const RunResult& found,
                             const RunResult& expected) {
   const auto same = [&](const std::string& name, const auto& a, const auto& b) {
     return expect_values(asked, where, name, a, b);
@@ -83,7 +79,7 @@ inline bool expect_same_run(std::string_view asked, std::string_view where, cons
 }
 
 /// Checks that losses agree within 1e-5 of the first loss, and weights within 1e-5 of a tensor's largest weight.
-inline bool expect_near_run(std::string_view asked, std::string_view where, const RunResult& found,
+inline bool expect_near_run(std::string_view asked, const Where& where, const RunResult& found,
                             const RunResult& expected) {
   return expect_losses_near(asked, where, found.losses, expected.losses) &&
          expect_tensors(asked, where, found.weights, expected.weights,
@@ -94,8 +90,7 @@ inline bool expect_near_run(std::string_view asked, std::string_view where, cons
 
 /// Checks that a run of three steps, resumed from its checkpoint for three more, has the result of a run of six steps.
 /// train(steps, folder to save to, folder to resume from) trains; either path may be empty.
-template <class Train>
-void check_resumes(std::string_view asked, std::string_view where, Train train) {
+void check_resumes(std::string_view asked, const Where& where, auto train) {
   const TemporaryFolder folder;
   RunResult whole, resumed;
   const bool ended = report_errors(
@@ -115,9 +110,9 @@ inline constexpr std::string_view takes_planned_bytes =
     "every rank takes as many bytes of every kind as its dry run planned";
 
 /// Fails for every kind of memory whose bytes differ from the plan.
-inline bool expect_planned_bytes(std::string_view where, std::size_t rank, const device::BytesByKind& taken,
+inline bool expect_planned_bytes(const Where& where, std::size_t rank, const device::BytesByKind& taken,
                                  const device::BytesByKind& planned) {
-  const std::string rank_there = message(where, ", rank ", rank);
+  const std::string rank_there = message(where.words, ", rank ", rank);
   bool same = true;
   for (std::size_t kind = 0; kind < planned.size(); ++kind)
     same = expect_value(takes_planned_bytes, rank_there, device::memory_kind_names[kind], taken[kind], planned[kind]) &&
@@ -125,8 +120,7 @@ inline bool expect_planned_bytes(std::string_view where, std::size_t rank, const
   return same;
 }
 
-/// Checks the planned bytes of all ranks.
-inline bool expect_planned_bytes(std::string_view where, const RunResult& found) {
+inline bool expect_planned_bytes(const Where& where, const RunResult& found) {
   bool same = true;
   for (std::size_t rank = 0; rank < found.planned.size(); ++rank)
     same = expect_planned_bytes(where, rank, found.taken[rank], found.planned[rank]) && same;

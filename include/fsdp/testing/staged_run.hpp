@@ -5,13 +5,14 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <numeric>
-#include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <tessera/fsdp/core/error.hpp>
@@ -47,7 +48,7 @@ class StagedRun {
   /// Creates the ranks of `whole`, which must outlive this object.
   StagedRun(Whole& whole, const Sharing& sharing)
       : whole_(&whole),
-        parts_(sharing.parts),
+        parts_(static_cast<std::size_t>(sharing.parts)),
         ranges_(nn::equal_ranges(stages_of(whole).shares(), sharing.ranks, sharing.parts)) {
     for (int rank = 0; rank < sharing.ranks; ++rank)
       ranks_.push_back(std::make_unique<Rank>(*this, rank, sharing.ranks));
@@ -58,22 +59,22 @@ class StagedRun {
     for (auto& rank : ranks_) {
       rank->stream.poison();
       rank->outs.poison();
-      copy_rows(whole_->stream[0], rank->begin, rank->stream[0], 0, rank->tokens);
+      copy_rows(*rank, rank->stream[0], whole_->stream[0], true);
     }
     run_forward([&](Rank& rank, const auto& outs) {
       module().after(rank.rows, whole_->shared, weights(), rank.saved, rank.stream[0], ranges_, outs, rank.stream[1]);
     });
-    if (recomputes())
-      for (auto& rank : ranks_) rank->release();
-    for (auto& rank : ranks_) copy_rows(rank->stream[1], 0, whole_->stream[1], rank->begin, rank->tokens);
+    for (auto& rank : ranks_) {
+      if (recomputes()) rank->release();
+      copy_rows(*rank, rank->stream[1], whole_->stream[1], false);
+    }
   }
 
   /// Computes dx in place of dy for all rows, in the memory of `whole`. Each rank retains its gradients of the weights.
   void backward() {
     for (auto& rank : ranks_) {
       rank->stream.poison();
-      copy_rows(whole_->stream[0], rank->begin, rank->stream[0], 0, rank->tokens);
-      copy_rows(whole_->stream[2], rank->begin, rank->stream[2], 0, rank->tokens);
+      for (const std::size_t i : {0, 2}) copy_rows(*rank, rank->stream[i], whole_->stream[i], true);
     }
     if (recomputes())
       run_forward([&](Rank& rank, const auto& outs) {
@@ -84,28 +85,26 @@ class StagedRun {
       module().after_backward(rank->rows, whole_->shared, weights(), rank->gradients(), rank->saved, ranges_, outs,
                               rank->stream[2], outs);
     }
-    for (int part = 0; part < parts_; ++part) {
-      for (auto& rank : ranks_) rank->slot(true, part).poison();
+    for (std::size_t part = 0; part < parts_; ++part) {
+      for (auto& rank : ranks_) rank->middle[part].got[true].poison();
       exchange_outputs(part, true);
       for (auto& rank : ranks_) {
-        module().between_backward(rank->all, whole_->shared, weights(), rank->gradients(),
-                                  rank->heads[static_cast<std::size_t>(part)], rank->range(part),
-                                  rank->inputs(false, part), rank->output(false, part), rank->output(true, part),
-                                  rank->inputs(true, part));
+        module().between_backward(rank->all, whole_->shared, weights(), rank->gradients(), rank->middle[part].saved,
+                                  rank->middle[part].range, rank->inputs(false, part), rank->output(false, part),
+                                  rank->output(true, part), rank->inputs(true, part));
         rank->poison();
+        rank->middle[part].sent.poison();
       }
-      for (auto& rank : ranks_) rank->sent[static_cast<std::size_t>(part)].poison();
       exchange_inputs(part, true);
+      const std::vector<nn::HeadRange> ranges = ranges_of(part);
       for (auto& rank : ranks_) {
-        const std::vector<nn::HeadRange> ranges = ranges_of(part);
         module().before_backward(rank->rows, whole_->shared, weights(), rank->gradients(), rank->saved,
-                                 {.ranges = ranges, .index = part, .count = parts_}, rank->sent_views(true, part),
-                                 rank->stream[2]);
+                                 part_of(ranges, part), rank->sent_views(true, part), rank->stream[2]);
         rank->poison();
       }
     }
     for (auto& rank : ranks_) {
-      copy_rows(rank->stream[2], 0, whole_->stream[2], rank->begin, rank->tokens);
+      copy_rows(*rank, rank->stream[2], whole_->stream[2], false);
       rank->release();
     }
   }
@@ -113,16 +112,12 @@ class StagedRun {
   /// Returns the gradients, summed over the ranks.
   std::vector<Numbers> gradients() {
     std::vector<Numbers> sums = ranks_[0]->fields.gradients.all_values();
-    for (std::size_t rank = 1; rank < ranks_.size(); ++rank) {
-      const std::vector<Numbers> more = ranks_[rank]->fields.gradients.all_values();
-      for (std::size_t i = 0; i < sums.size(); ++i)
-        for (std::size_t k = 0; k < sums[i].size(); ++k) sums[i][k] += more[i][k];
-    }
+    for (std::size_t rank = 1; rank < ranks_.size(); ++rank) add_to(sums, ranks_[rank]->fields.gradients.all_values());
     return sums;
   }
   /// Whether all temporary memory is free, and memory that no tensor uses is unchanged.
   bool clean() const {
-    return std::all_of(ranks_.begin(), ranks_.end(), [](const auto& rank) {
+    return std::ranges::all_of(ranks_, [](const auto& rank) {
       return rank->memory.high_end() == rank->high && rank->memory.low_end() == rank->low.offset &&
              rank->memory.sentinels_untouched() && rank->fields.gradients.guards_untouched() &&
              rank->stream.guards_untouched();
@@ -142,10 +137,17 @@ class StagedRun {
   using Arena = typename Device::Arena;
   static constexpr std::size_t common = nn::common_inputs<Module>();
 
+  /// A rank's range of one part of the middle.
+  struct Middle {
+    nn::HeadRange range;
+    Slot<Device, Compute> sent;                // inputs of this rank's rows, for each destination rank
+    std::array<Slot<Device, Compute>, 2> got;  // inputs and output of all rows, and their gradients
+    typename Module::HeadsSaved saved;
+  };
+
   struct Rank {
     Rank(StagedRun& run, int index, int count)
         : run(&run),
-          index(index),
           begin(nn::rows_of_part(run.whole_->context.tokens(), index, count).begin),
           tokens(nn::rows_of_part(run.whole_->context.tokens(), index, count).end - begin),
           memory(1, run.whole_->rank.arena.capacity()),
@@ -154,54 +156,48 @@ class StagedRun {
           outs(run.output_shapes(tokens), Placing::padded),
           rows(context(true)),
           all(context(false)),
-          heads(static_cast<std::size_t>(run.parts_)),
           low(memory.arena.mark(Arena::End::low)),
           high(memory.high_end()) {
-      for (int part = 0; part < run.parts_; ++part) {
-        std::vector<Shape> to_each;
-        for (const nn::HeadRange& range : run.ranges_of(part)) run.add_inputs(to_each, tokens, range);
-        sent.emplace_back(to_each, Placing::padded);
-        std::vector<Shape> of_all;
-        run.add_inputs(of_all, run.whole_->context.tokens(), range(part));
-        of_all.push_back({run.whole_->context.tokens(), run.module().output_columns(range(part))});
-        got.emplace_back(of_all, Placing::padded);
-        got_gradients.emplace_back(of_all, Placing::padded);
+      for (std::size_t part = 0; part < run.parts_; ++part) {
+        const nn::HeadRange& range = run.ranges_[static_cast<std::size_t>(index) * run.parts_ + part];
+        std::vector<Shape> to_each, of_all;
+        for (const nn::HeadRange& each : run.ranges_of(part)) run.add_inputs(to_each, tokens, each);
+        run.add_inputs(of_all, all.tokens(), range);
+        of_all.push_back({all.tokens(), run.module().output_columns(range)});
+        const Slot<Device, Compute> got(of_all, Placing::padded);
+        middle.push_back({.range = range, .sent = {to_each, Placing::padded}, .got = {got, got}, .saved = {}});
       }
     }
 
-    const nn::HeadRange& range(int part) const {
-      return run->ranges_[static_cast<std::size_t>(index * run->parts_ + part)];
-    }
-    /// Inputs (of all rows) and output of the middle stage, or their gradients.
+    /// Inputs (of all rows) and output of the middle stage, or their gradients. Common inputs are stored with the first
+    /// part.
     /// @{
-    Slot<Device, Compute>& slot(bool of_gradients, int part) {
-      return (of_gradients ? got_gradients : got)[static_cast<std::size_t>(part)];
-    }
-    /// Common inputs are stored with the first part.
-    Inputs inputs(bool of_gradients, int part) {
-      Inputs views = run->inputs_of(slot(of_gradients, part), 0, range(part));
-      const Inputs first = run->inputs_of(slot(of_gradients, 0), 0, range(0));
+    Inputs inputs(bool of_gradients, std::size_t part) {
+      const auto of = [&](Middle& each) { return run->inputs_of(each.got[of_gradients], 0, each.range); };
+      Inputs views = of(middle[part]);
+      const Inputs first = of(middle[0]);
       std::copy_n(first.end() - common, common, views.end() - common);
       return views;
     }
-    Tensor<Compute> output(bool of_gradients, int part) {
-      return slot(of_gradients, part)[run->alone() ? 1 : Module::inputs];
+    Tensor<Compute> output(bool of_gradients, std::size_t part) {
+      return middle[part].got[of_gradients][run->alone() ? 1 : Module::inputs];
     }
     /// @}
     /// Views of this rank's rows of the inputs, or of their gradients, for each destination rank. The common inputs are
     /// sent with the first part, their gradients with the last.
-    std::vector<Inputs> sent_views(bool of_gradients, int part) {
-      std::vector<Inputs> views(run->ranks_count());
+    std::vector<Inputs> sent_views(bool of_gradients, std::size_t part) {
+      const std::vector<nn::HeadRange> ranges = run->ranges_of(part);
+      std::vector<Inputs> views(ranges.size());
       for (std::size_t to = 0; to < views.size(); ++to) {
-        views[to] = run->inputs_of(sent[static_cast<std::size_t>(part)], to, run->ranges_of(part)[to]);
+        views[to] = run->inputs_of(middle[part].sent, to, ranges[to]);
         if (part != (of_gradients ? run->parts_ - 1 : 0))
           std::fill_n(views[to].end() - common, common, Tensor<Compute>());
       }
       return views;
     }
     std::vector<Tensor<Compute>> out_views() {
-      std::vector<Tensor<Compute>> views(run->ranges_.size());
-      for (std::size_t i = 0; i < views.size(); ++i) views[i] = outs[i];
+      std::vector<Tensor<Compute>> views;
+      for (std::size_t i = 0; i < run->ranges_.size(); ++i) views.push_back(outs[i]);
       return views;
     }
     typename Module::Gradients gradients() { return fields.gradient_views(); }
@@ -227,18 +223,14 @@ class StagedRun {
     }
 
     StagedRun* run;
-    int index;
     std::int64_t begin, tokens;  ///< its rows
     TestRank<Device> memory;
     ModuleFields<Device, Module> fields;
-    Slot<Device, Compute> stream;             // x, y, dy: [T, H] each
-    Slot<Device, Compute> outs;               // [T, columns of the range] for each range
-    std::vector<Slot<Device, Compute>> sent;  // for each part: inputs of this rank's rows, for each destination rank
-    std::vector<Slot<Device, Compute>> got;   // for each part: inputs and output of all rows
-    std::vector<Slot<Device, Compute>> got_gradients;  // gradients of `got`
+    Slot<Device, Compute> stream;  // x, y, dy: [T, H] each
+    Slot<Device, Compute> outs;    // [T, columns of the range] for each range
     nn::Context<L> rows, all;
     typename Module::RowsSaved saved{};
-    std::vector<typename Module::HeadsSaved> heads;
+    std::vector<Middle> middle;  ///< for each part
     typename Arena::Mark low;
     std::int64_t high;
   };
@@ -251,15 +243,16 @@ class StagedRun {
   }
   decltype(auto) module() const { return stages_of(*whole_); }
   auto weights() { return whole_->fields.weight_views(); }
-  std::size_t ranks_count() const { return ranges_.size() / static_cast<std::size_t>(parts_); }
   /// Whether there is one rank with one part: its inputs are then adjacent, as in the block's own forward and backward.
   bool alone() const { return ranges_.size() == 1; }
   bool recomputes() const { return nn::replays(whole_->module); }
-  std::vector<nn::HeadRange> ranges_of(int part) const {
+  std::vector<nn::HeadRange> ranges_of(std::size_t part) const {
     std::vector<nn::HeadRange> list;
-    for (std::size_t i = static_cast<std::size_t>(part); i < ranges_.size(); i += static_cast<std::size_t>(parts_))
-      list.push_back(ranges_[i]);
+    for (std::size_t i = part; i < ranges_.size(); i += parts_) list.push_back(ranges_[i]);
     return list;
+  }
+  nn::Part part_of(const std::vector<nn::HeadRange>& ranges, std::size_t part) const {
+    return {.ranges = ranges, .index = static_cast<int>(part), .count = static_cast<int>(parts_)};
   }
   void add_inputs(std::vector<Shape>& shapes, std::int64_t rows, const nn::HeadRange& range) const {
     const auto columns = module().input_columns(range);
@@ -282,54 +275,51 @@ class StagedRun {
     }
     return views;
   }
-  static void copy_rows(Tensor<Compute> from, std::int64_t first, Tensor<Compute> to, std::int64_t begin,
-                        std::int64_t count) {
-    for (std::int64_t row = 0; row < count && !Device::counts_only; ++row)
-      std::copy_n(from.row(first + row), from.columns(), to.row(begin + row));
+  /// Copies a rank's own rows from or to their place in the rows of all ranks.
+  static void copy_rows(const Rank& rank, Tensor<Compute> own, Tensor<Compute> all, bool to_own) {
+    for (std::int64_t row = 0; row < rank.tokens && !Device::counts_only; ++row) {
+      Compute *from = own.row(row), *to = all.row(rank.begin + row);
+      if (to_own) std::swap(from, to);
+      std::copy_n(from, own.columns(), to);
+    }
   }
 
   /// Copies the inputs of each rank's rows to every rank's inputs of all rows for its range. `back`: copies gradients
   /// in the opposite direction.
-  void exchange_inputs(int part, bool back) {
+  void exchange_inputs(std::size_t part, bool back) {
     for (auto& rank : ranks_) {
       const std::vector<Inputs> own = rank->sent_views(back, part);
       for (std::size_t other = 0; other < ranks_.size(); ++other) {
         const Inputs all = ranks_[other]->inputs(back, part);
         for (std::size_t i = 0; i < Module::inputs && own[other][i].data() != nullptr; ++i)
-          back ? copy_rows(all[i], rank->begin, own[other][i], 0, rank->tokens)
-               : copy_rows(own[other][i], 0, all[i], rank->begin, rank->tokens);
+          copy_rows(*rank, own[other][i], all[i], back);
       }
     }
   }
   /// Copies the output of all rows of each rank's range to every rank's rows of that range. `back`: copies gradients in
   /// the opposite direction.
-  void exchange_outputs(int part, bool back) {
+  void exchange_outputs(std::size_t part, bool back) {
     for (auto& rank : ranks_)
-      for (std::size_t other = 0; other < ranks_.size(); ++other) {
-        const Tensor<Compute> all = ranks_[other]->output(back, part);
-        const Tensor<Compute> own =
-            rank->outs[other * static_cast<std::size_t>(parts_) + static_cast<std::size_t>(part)];
-        back ? copy_rows(own, 0, all, rank->begin, rank->tokens) : copy_rows(all, rank->begin, own, 0, rank->tokens);
-      }
+      for (std::size_t other = 0; other < ranks_.size(); ++other)
+        copy_rows(*rank, rank->outs[other * parts_ + part], ranks_[other]->output(back, part), !back);
   }
 
   /// Runs the stages up to the outputs of the middle stage, then finish(rank, outs).
-  template <class Finish>
-  void run_forward(Finish finish) {
-    for (int part = 0; part < parts_; ++part) {
+  void run_forward(auto finish) {
+    for (std::size_t part = 0; part < parts_; ++part) {
       const std::vector<nn::HeadRange> ranges = ranges_of(part);
       for (auto& rank : ranks_) {
-        rank->sent[static_cast<std::size_t>(part)].poison();
-        rank->slot(false, part).poison();
+        rank->middle[part].sent.poison();
+        rank->middle[part].got[false].poison();
         rank->poison();
-        module().before(rank->rows, whole_->shared, weights(), rank->saved, rank->stream[0],
-                        {.ranges = ranges, .index = part, .count = parts_}, rank->sent_views(false, part));
+        module().before(rank->rows, whole_->shared, weights(), rank->saved, rank->stream[0], part_of(ranges, part),
+                        rank->sent_views(false, part));
       }
       exchange_inputs(part, false);
       for (auto& rank : ranks_) {
         rank->poison();
-        module().between(rank->all, whole_->shared, weights(), rank->heads[static_cast<std::size_t>(part)],
-                         rank->range(part), rank->inputs(false, part), rank->output(false, part));
+        module().between(rank->all, whole_->shared, weights(), rank->middle[part].saved, rank->middle[part].range,
+                         rank->inputs(false, part), rank->output(false, part));
       }
       exchange_outputs(part, false);
     }
@@ -340,8 +330,8 @@ class StagedRun {
   }
 
   Whole* whole_;
-  int parts_;
-  std::vector<nn::HeadRange> ranges_;  ///< range of part p of rank r is at index r * parts_ + p
+  std::size_t parts_;
+  std::vector<nn::HeadRange> ranges_;  ///< range of part p of rank r is at index r * parts + p
   std::vector<std::unique_ptr<Rank>> ranks_;
 };
 
@@ -352,7 +342,7 @@ ModuleOutcome staged_outcome_of(Whole& whole, const Sharing& sharing, std::strin
                                 const std::vector<std::uint64_t>& seeds, bool& good) {
   using Compute = typename Whole::Compute;
   const std::vector<Numbers> weights = module_weights<Compute>(whole.module);
-  for (std::size_t i = 0; i < weights.size(); ++i) whole.fields.weights.set(i, weights[i]);
+  whole.fields.weights.set(weights);
   StagedRun<Whole> run(whole, sharing);
   run.poisons = true;
   const std::int64_t size = whole.stream[0].numel();

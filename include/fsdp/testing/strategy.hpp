@@ -29,7 +29,6 @@
 #include <tessera/fsdp/testing/report.hpp>
 #include <tessera/fsdp/testing/results.hpp>
 #include <tessera/fsdp/testing/strategy_loop.hpp>
-#include <tessera/fsdp/testing/suite.hpp>
 
 namespace fsdp::testing {
 
@@ -58,36 +57,30 @@ int ranks_per_group(const Strategy& strategy) {
   return 0;
 }
 
-template <class Strategy>
-bool takes_ranks(const Strategy& strategy, int ranks) {
+bool takes_ranks(const auto& strategy, int ranks) {
   const int group = ranks_per_group(strategy);
   return group <= 0 || ranks % group == 0;  // other numbers of ranks are rejected by the run
 }
 
 /// Trains by AdamW, or by SGD if sums may differ in their last bits: AdamW divides a gradient by its magnitude, so that
 /// elements with a small gradient would differ by much more (by 1e-4, compared with 5e-7 for SGD).
-template <class Strategy>
-RunResult train_case(const Strategy& strategy, const StrategyCase& how, bool to_the_bit = true) {
+RunResult train_case(const auto& strategy, const StrategyCase& how, bool to_the_bit = true) {
   return to_the_bit ? train_loop(strategy, how, optim::AdamW{}, 1e-2) : train_loop(strategy, how, optim::Sgd{}, 0.1);
 }
 
 /// Calls expect(case), which trains, for every case until one fails. An error of a run is a failure.
-template <class Strategy, class Expect>
-void check_runs(std::string_view asked, const Strategy& strategy, Expect expect) {
+void check_runs(std::string_view asked, const auto& strategy, auto expect) {
   int tried = 0;
   for (const StrategyCase& how : strategy_cases()) {
     if (!takes_ranks(strategy, how.ranks)) continue;
     ++tried;
-    bool good = false;
-    report_errors(
-        asked, how.in_words(), [&] { good = expect(how); }, ended_with_error);
-    if (!good) return;
+    const auto run = [&] { return expect(how); };
+    if (!report_errors(asked, how, run, ended_with_error)) return;
   }
   if (tried == 0) fail(asked, "1 to 4 ranks", "ranks_per_group() divides none of them");
 }
 
-template <class Strategy>
-std::vector<StrategyCase> list_cases(const Strategy& strategy) {
+std::vector<StrategyCase> list_cases(const auto& strategy) {
   std::vector<StrategyCase> cases = strategy_cases();
   for (const int micro_batches : {1, 2, 3}) cases.push_back({.ranks = 8, .micro_batches = micro_batches});
   std::erase_if(cases, [&](const StrategyCase& how) { return !takes_ranks(strategy, how.ranks); });
@@ -112,8 +105,7 @@ std::vector<sharding::Schedule> lists_of(const Strategy& strategy, const Strateg
 }
 
 /// Returns the error of a dry run of the case; empty if there is none.
-template <class Strategy>
-std::string unsound_list(const Strategy& strategy, const StrategyCase& how, Purpose purpose) {
+std::string unsound_list(const auto& strategy, const StrategyCase& how, Purpose purpose) {
   try {
     lists_of(strategy, how, purpose);
   } catch (const std::exception& error) {
@@ -123,8 +115,7 @@ std::string unsound_list(const Strategy& strategy, const StrategyCase& how, Purp
 }
 
 /// Whether all schedules are valid. If they are not, training would only repeat the same error.
-template <class Strategy>
-bool has_sound_lists(const Strategy& strategy) {
+bool has_sound_lists(const auto& strategy) {
   const auto sound = [&](const StrategyCase& how) {
     return unsound_list(strategy, how, Purpose::train).empty() &&
            unsound_list(strategy, how, Purpose::generate).empty();
@@ -155,8 +146,7 @@ void check_strategy_lists(const Strategy& strategy) {
 }
 
 /// Checks that losses and weights equal those of Replicated.
-template <class Strategy>
-void check_strategy_trains(const Strategy& strategy) {
+void check_strategy_trains(const auto& strategy) {
   const bool one_axis = detail::ranks_per_group(strategy) == 0;
   detail::check_runs("training ends without an error", strategy, [&](const StrategyCase& how) {
     const bool same_order = one_axis && how.micro_batches == 1;
@@ -167,22 +157,20 @@ void check_strategy_trains(const Strategy& strategy) {
     const std::string asked = message("losses and weights are those of Replicated on as many ranks, ",
                                       to_the_bit ? "to the bit" : "within 1e-5 of the largest");
     if (!(expected.losses.back() < expected.losses.front()))
-      return fail(asked, how.in_words(), "Replicated learns nothing, so that nothing is shown");
+      return fail(asked, how, "Replicated learns nothing, so that nothing is shown");
     return (to_the_bit ? expect_same_run : expect_near_run)(asked, how.in_words(), found, expected);
   });
 }
 
 /// Checks that every rank uses the planned bytes.
-template <class Strategy>
-void check_strategy_memory(const Strategy& strategy) {
+void check_strategy_memory(const auto& strategy) {
   detail::check_runs(takes_planned_bytes, strategy, [&](const StrategyCase& how) {
-    return expect_planned_bytes(how.in_words(), detail::train_case(strategy, how));
+    return expect_planned_bytes(how, detail::train_case(strategy, how));
   });
 }
 
 /// Checks that a step starts the collectives of its schedule and no others.
-template <class Strategy>
-void check_strategy_collectives(const Strategy& strategy) {
+void check_strategy_collectives(const auto& strategy) {
   constexpr std::string_view asked =
       "a step starts one collective for every gather and every reduction of its list, and no other for weights and "
       "gradients";
@@ -190,8 +178,8 @@ void check_strategy_collectives(const Strategy& strategy) {
     const RunResult found = detail::train_case(strategy, how);
     // An axis of one rank does not communicate.
     if (how.ranks == 1 || detail::ranks_per_group(strategy) != 0) return true;
-    return expect_value(asked, how.in_words(), "the number of gathers", found.gathered, found.gathers) &&
-           expect_value(asked, how.in_words(), "the number of reductions", found.reduced, found.reductions);
+    return expect_value(asked, how, "the number of gathers", found.gathered, found.gathers) &&
+           expect_value(asked, how, "the number of reductions", found.reduced, found.reductions);
   });
 }
 
@@ -200,16 +188,14 @@ template <class Tested>
 class StrategySuite : public ::testing::Test {
  protected:
   /// Calls check(strategy) for each of the strategies.
-  template <class Check>
-  static void each(Check check) {
+  static void each(auto check) {
     for (const auto& strategy : detail::strategies_of<Tested>()) {
       const ::testing::ScopedTrace trace(__FILE__, __LINE__, policy_text(strategy));
       check(strategy);
     }
   }
   /// Calls `check` with each strategy whose schedules and layouts are valid.
-  template <class Check>
-  static void each_sound(Check check) {
+  static void each_sound(auto check) {
     each([&](const auto& strategy) {
       if (!detail::has_sound_lists(strategy)) GTEST_SKIP() << "not run: MakesSoundLists says what is wrong";
       check(strategy);

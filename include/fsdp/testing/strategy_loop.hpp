@@ -42,8 +42,6 @@ struct StrategyCase {
   }
 };
 
-using StrategyRun = RunResult;
-
 namespace detail {
 
 /// A table of tokens, followed by units y = x + tanh(z), in which element k of a tensor w adds w[k] * x[from(k)] to
@@ -70,8 +68,7 @@ struct StrategyNet {
   }
 
   /// Computes a piece of `length` tokens, and returns its contribution to the step's loss.
-  template <class Pass>
-  static double compute(Pass& pass, int piece, int pieces, bool trains) {
+  static double compute(auto& pass, int piece, int pieces, bool trains) {
     const auto token = [&](std::size_t at) { return (5 * static_cast<int>(at) + 11 * piece) % tokens; };
     std::array<States, blocks + 2> states{};
     {
@@ -109,8 +106,7 @@ struct StrategyNet {
   static std::size_t from(std::int64_t k) { return static_cast<std::size_t>((k / width + k) % width); }
   static std::size_t to(std::int64_t k) { return static_cast<std::size_t>(k % width); }
 
-  template <class Use>
-  static void put(const Use& use, std::size_t tensor, const std::vector<float>& values) {
+  static void put(const auto& use, std::size_t tensor, const std::vector<float>& values) {
     const auto gradient = use.gradient(tensor);
     if (!gradient.wanted()) return;
     const bool adds = gradient.next() == Write::accumulate;
@@ -119,8 +115,7 @@ struct StrategyNet {
   }
 
   /// `d`: the derivatives of the loss with respect to the last states.
-  template <class Pass, class Token>
-  static void backward(Pass& pass, Token token, const std::array<States, blocks + 2>& states, States d) {
+  static void backward(auto& pass, auto token, const std::array<States, blocks + 2>& states, States d) {
     for (std::size_t unit = states.size(); unit-- > 1;) {
       const auto use = pass.backward(static_cast<int>(unit));
       States dz;

@@ -9,11 +9,8 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <string>
 #include <utility>
 #include <vector>
-
-#include <tessera/fsdp/core/error.hpp>
 
 namespace fsdp::testing {
 
@@ -66,6 +63,8 @@ inline std::size_t total_of(const Counts& counts) {
   return static_cast<std::size_t>(begin_of(counts, static_cast<int>(counts.size())));
 }
 
+/// Returns `each` elements for every rank.
+inline Counts equal_counts(int size, std::int64_t each) { return Counts(static_cast<std::size_t>(size), each); }
 /// Returns uneven counts: rank r has `step` * r + 1 elements, except rank 1, which has none.
 inline Counts uneven_counts(int size, std::int64_t step = 3) {
   Counts counts;
@@ -87,26 +86,15 @@ inline Floats contributions(int rank, std::size_t elements) {
   return values;
 }
 
-/// Returns the sum over ranks of element `index`, computed as the contract requires.
-template <class Wire>
-float sum_of_contributions(int size, std::int64_t index) {
-  float sum = static_cast<float>(Wire(contribution(0, index)));
-  for (int rank = 1; rank < size; ++rank) sum += static_cast<float>(Wire(contribution(rank, index)));
-  return sum;
-}
-
-/// Returns elements [begin, begin + count) of the same sum.
+/// Returns elements [begin, begin + count) of the sum over ranks, computed as the contract requires.
 template <class Wire>
 std::vector<float> sums_of_contributions(int size, std::int64_t begin, std::int64_t count) {
   std::vector<float> sums;
-  for (std::int64_t i = 0; i < count; ++i) sums.push_back(sum_of_contributions<Wire>(size, begin + i));
+  for (std::int64_t i = begin; i < begin + count; ++i) {
+    float& sum = sums.emplace_back(static_cast<float>(Wire(contribution(0, i))));
+    for (int rank = 1; rank < size; ++rank) sum += static_cast<float>(Wire(contribution(rank, i)));
+  }
   return sums;
-}
-
-/// Returns a rank as text: "rank 2 of 3".
-template <class C>
-std::string rank_in_words(const C& c) {
-  return message("rank ", c.rank(), " of ", c.size());
 }
 
 }  // namespace fsdp::testing

@@ -17,10 +17,6 @@
 
 namespace fsdp::train {
 
-/// Reads the tokenizer. Returns nothing if the model has no tokenizer. Throws InputError if it is not supported.
-/// Prompts of ids do not need the one in the model's folder: if it cannot be read, `unread` is set to the reason.
-std::optional<text::Tokenizer> prompt_tokenizer(const GenerateOptions& options, std::string& unread);
-
 /// Encodes the prompt that a sequence starts with. Without a tokenizer, each byte is a token. Throws an InputError that
 /// identifies the flag for tokens outside the vocabulary and, without a tokenizer, for a vocabulary of more than 256
 /// tokens. `instead`: advice for the latter error.
@@ -38,30 +34,25 @@ class Generation {
              const std::optional<text::Tokenizer>& tokenizer = {});
 
   std::int64_t sequences() const { return std::ssize(sequences_); }
-  /// The largest number of tokens of one sequence that the model reads: the longest complete sequence without its last
-  /// token.
+  /// The most tokens of one sequence that the model reads: the longest complete sequence without its last token.
   std::int64_t context() const { return context_; }
   /// Number of tokens in the longest prompt.
   std::int64_t longest_prompt() const { return context_ - (new_tokens_ > 0 ? new_tokens_ - 1 : 0); }
   /// Throws InputError if `context` exceeds the model's number of positions. `model`: its name for the error.
   void require_positions(std::int64_t positions, std::string_view model) const;
 
-  /// Returns whether all sequences are complete.
-  bool done() const;
-  /// Returns the first `length` tokens of each sequence, padded at the end, which a causal model ignores
-  /// [sequences * length].
+  bool done() const;  ///< whether all sequences are complete
+  /// Returns the first `length` tokens of each sequence, padded at the end [sequences * length].
   std::vector<std::int32_t> window(std::int64_t length) const;
   /// Returns the row of each sequence's last token in that window [sequences].
   std::vector<std::int64_t> last_rows(std::int64_t length) const;
-  /// Each sequence's last token and its position, at most context() - 1. Complete sequences are fed, too; their logits
-  /// are not used.
+  /// Each sequence's last token and its position, at most context() - 1; also of complete sequences.
   struct Last {
     std::vector<std::int32_t> tokens, positions;  // [sequences]
   };
   Last last() const;
 
-  /// Samples each sequence's next token from its logits [sequences, V]; 0 for a complete sequence. Throws like
-  /// `sample`.
+  /// Samples each sequence's next token from its logits [sequences, V]; 0 if complete. Throws like `sample`.
   std::vector<std::int32_t> draw(std::span<const float> logits) const;
   /// Appends the tokens that `draw` returned to the sequences that are not complete.
   void append(std::span<const std::int32_t> drawn);

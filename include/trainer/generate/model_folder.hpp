@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What a model's folder gives for generating text: its tokenizer, and the sampling defaults of its
-/// generation_config.json.
+/// What a model's folder gives for generating text: its tokenizer, and the defaults of its generation_config.json.
 #pragma once
 
 #include <cstdint>
@@ -29,10 +28,8 @@ void require_vocabulary(const text::Tokenizer& tokenizer, const std::filesystem:
 std::vector<std::int32_t> never_drawn(const text::Tokenizer& tokenizer, std::int64_t vocabulary,
                                       std::span<const std::int32_t> stops);
 
-/// Prints a tokenizer's warnings on stderr, each once in a process.
-void warn_of(const text::Tokenizer& tokenizer);
-/// Prints the warnings of a chat format and of its tokenizer.
-void warn_of(const text::ChatFormat& format);
+void warn_of(const text::Tokenizer& tokenizer);  ///< prints a tokenizer's warnings on stderr, each once in a process
+void warn_of(const text::ChatFormat& format);    ///< prints the warnings of a chat format and of its tokenizer
 
 /// Reads generation_config.json in the folder `options.model`, if the file exists, and sets the options that the user
 /// did not give: temperature, top_k, top_p, min_p, repetition_penalty, and the stop ids from eos_token_id. "do_sample":

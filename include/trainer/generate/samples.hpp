@@ -6,7 +6,6 @@
 /// cache. The text is in the first sequence of the micro-batch, padded at the end, which a causal model ignores.
 #pragma once
 
-#include <array>
 #include <concepts>
 #include <cstdint>
 #include <functional>
@@ -40,17 +39,13 @@ class SampleText {
   /// the vocabulary, or leaves no room for --sample-tokens in a sequence.
   SampleText(const TrainOptions& options, const std::string& model_folder, std::int64_t vocabulary);
 
-  /// Tokens of the prompt.
   const std::vector<std::int32_t>& prompt() const { return prompt_; }
-  /// Ids that are never sampled.
-  const std::vector<std::int32_t>& never() const { return never_; }
+  const std::vector<std::int32_t>& never() const { return never_; }  ///< ids that are never sampled
 
-  /// Starts a new sample.
-  void begin();
+  void begin();  ///< starts a new sample
   /// Appends the next token. Returns false if the sample ends here.
   bool push(std::int32_t token);
-  /// Returns the text after the prompt as UTF-8; call it once, at the sample's end.
-  std::string take();
+  std::string take();  ///< text after the prompt as UTF-8; call it once, at the sample's end
 
  private:
   void read_chat(const TrainOptions& options, const std::string& model_folder, std::int64_t vocabulary);
@@ -79,16 +74,12 @@ class Samples {
   /// `sequences`: number of sequences in a micro-batch. References must outlive this object.
   Samples(const comm::Ranks& ranks, const TrainOptions& options, const std::string& folder, std::int64_t sequences,
           std::int64_t vocabulary, RowLogits logits);
-  ~Samples();
 
   /// Writes a sample after a step. Returns it on rank 0; nothing on other ranks or without --sample-prompt. Throws
   /// DivergedError on all ranks if logits are not finite.
   std::optional<report::SampleRecord> write(std::int64_t step);
 
  private:
-  void read_prompt(const std::string& folder, std::int64_t vocabulary);
-  std::array<std::int32_t, 2> next_token(const std::vector<std::int32_t>& tokens, std::int64_t count);
-
   comm::Ranks ranks_;
   const TrainOptions& options_;
   std::int64_t sequences_;

@@ -17,11 +17,9 @@ class ProgressLine {
  public:
   ProgressLine() = default;
   ProgressLine(const ProgressLine&) = delete;
-  /// Erases the line.
-  ~ProgressLine();
+  ~ProgressLine();  ///< erases the line
 
-  /// Replaces the previous text, which must not be longer than the new one.
-  void show(const std::string& text);
+  void show(const std::string& text);  ///< replaces the previous text, which must not be longer than the new one
 
  private:
   int width_ = 0;
@@ -55,18 +53,15 @@ ConsoleStyle style_of(std::FILE* stream);
 /// Returns whether two streams write to the same file or terminal, so that a line in both would appear twice.
 bool are_one(std::FILE* a, std::FILE* b);
 
-/// Returns "step  12/200  loss 3.1416  norm 1.020  lr 1.00e-03  8,123 tok/s  peak 1.20 GiB". Units other than tokens
-/// are written out: "8,123 points/s".
+/// Returns "step  12/200  loss 3.1416  norm 1.020  lr 1.00e-03  8,123 tok/s  peak 1.20 GiB", or "8,123 points/s".
 std::string step_text(const StepRecord& record, std::int64_t steps, std::string_view unit = "tokens");
 
 /// Returns "[======>      ] 50%  step 100/200  loss 2.1000  1:05 left".
 std::string progress_text(const StepRecord& record, std::int64_t steps, double seconds_left);
 
-/// Returns "0:07", "12:34", "1:02:03".
-std::string duration_text(double seconds);
+std::string duration_text(double seconds);  ///< "0:07", "12:34", "1:02:03"
 
-/// Prints steps and progress as printable text (tessera/fsdp/core/terminal_text.hpp), on one rank only. A
-/// default-constructed Console prints nothing.
+/// Prints steps and progress as printable text, on one rank only. A default-constructed Console prints nothing.
 class Console {
  public:
   Console() = default;
@@ -74,6 +69,7 @@ class Console {
           std::string_view unit = "tokens");
   ~Console();
   Console(Console&&) = delete;
+  Console& operator=(Console&&) = default;  ///< of a Console that shows no progress line yet
 
   void step(const StepRecord& record);  ///< prints the step's line if it is to be logged, and updates the progress line
   void line(const std::string& text);   ///< prints any other line above the progress line

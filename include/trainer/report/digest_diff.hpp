@@ -36,8 +36,7 @@ DigestComparison compare(const DigestFile& a, const DigestFile& b);
 
 /// Returns "steps 1 to 41 are the same (3280 digests); they part in step 42, piece 3, block 2, forward".
 std::string in_words(const DigestComparison& comparison);
-/// Returns "threads are 1 and 2; ...": the differences between two first lines that may change bits; empty if there are
-/// none.
+/// Returns "threads are 1 and 2; ...": the differences between two first lines that may change bits, if any.
 std::string differences(const DigestStart& a, const DigestStart& b);
 
 /// Digests, and the folder with their tensors if they were read from one.

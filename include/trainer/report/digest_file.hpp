@@ -50,8 +50,7 @@ std::string json_line(std::int64_t step, const StepDigest& digest);
 class DigestWriter {
  public:
   DigestWriter() = default;
-  /// Opens the file for appending, and first terminates an incomplete last line. Throws InputError if it cannot be
-  /// opened.
+  /// Opens the file for appending, and terminates an incomplete last line. Throws InputError if it cannot be opened.
   explicit DigestWriter(const std::filesystem::path& path);
 
   /// Throws InputError if the file contains runs that this one cannot be compared with: such a file could not be read.
@@ -81,12 +80,10 @@ struct DigestFile {
   std::vector<std::string> left_out = {};                         ///< one sentence for each incomplete line or step
 };
 
-/// Reads a file. Throws InputError if it cannot be read, has no digests, or contains runs that cannot be compared with
-/// each other.
+/// Reads a file. Throws InputError if it cannot be read, has no digests, or has runs that cannot be compared.
 DigestFile read_digests(const std::filesystem::path& path);
 
-/// Returns "piece 3, block 2, forward", or "block 2, gradient".
-std::string in_words(const StepDigest& place);
+std::string in_words(const StepDigest& place);  ///< "piece 3, block 2, forward", or "block 2, gradient"
 
 /// Returns "layers is 2 and 3" for the first size in which two runs differ; empty if all sizes are equal.
 std::string other_size(const DigestStart& a, const DigestStart& b);

@@ -24,8 +24,7 @@ struct EstimateTitle {
 /// Returns the table. Its first line reports whether the step fits.
 std::string estimate_text(const plan::Estimate& estimate, const EstimateTitle& title);
 
-/// Returns time, rate and memory in one line.
-std::string estimate_line(const plan::Estimate& estimate);
+std::string estimate_line(const plan::Estimate& estimate);  ///< time, rate and memory in one line
 
 /// Returns the same values and further ones as one JSON object, in bytes, seconds and FLOP/s.
 std::string estimate_json(const plan::Estimate& estimate, const EstimateTitle& title);

@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The metrics file: one JSON object per line, appended and flushed at once.
+/// The metrics of a run: its records, the metrics file, and TensorBoard's event files.
 ///
-/// Numbers are printed so that they read back to the same value. NaN and infinities, which JSON lacks, are strings.
-/// The `visit` of a record calls `visitor(name, value)` for each value of its line; an empty optional is written as
-/// null.
+/// The metrics file has one JSON object per line, appended and flushed at once. Numbers are printed so that they read
+/// back to the same value. NaN and infinities, which JSON lacks, are strings. An empty optional is written as null.
+///
+/// Event files are TFRecords of `Event` messages, appended and flushed at once. Values that torchtitan also logs have
+/// torchtitan's tags; speeds are per rank, as in torchtitan. docs/metrics.md lists all tags.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,11 +22,6 @@
 #include <tessera/fsdp/core/named_values.hpp>
 
 namespace fsdp::report {
-
-/// Returns the text, or an empty optional if the text is empty.
-inline std::optional<std::string> unless_empty(const std::string& text) {
-  return text.empty() ? std::nullopt : std::optional(text);
-}
 
 /// Seconds of a step.
 struct StepTimes {
@@ -65,31 +63,6 @@ struct StartRecord {
   std::int64_t steps = 0;
   std::int64_t skipped_binary = 0;        ///< number of binary files that were skipped
   std::optional<StepTimes> planned = {};  ///< planned times of a step; omitted without --cluster
-
-  /// The optimizer's name and constants.
-  ConfigValues named_constants() const;
-
-  template <class Self, class Visitor>
-  static void visit(Self& self, Visitor&& visitor) {
-    visitor("event", "start");
-    visitor("stack", self.stack);
-    visitor("model", self.model_name);
-    visitor("sizes", self.sizes);
-    visitor("optimizer", self.named_constants());
-    visitor("parameters", self.parameters);
-    if (self.trained < self.parameters) visitor("trained_parameters", self.trained);
-    visitor("seed", self.seed);
-    visitor("world", self.world);
-    visitor("threads", self.threads);
-    visitor("instruction_set", self.instruction_set);
-    visitor("first_step", self.first_step);
-    visitor("steps", self.steps);
-    visitor("skipped_binary", self.skipped_binary);
-    if (self.ranks_per_sequence > 1) visitor("ranks_per_sequence", self.ranks_per_sequence);
-    if (self.pieces > 0) visitor("pieces", self.pieces);
-    if (!self.groups.empty()) visitor("groups", self.groups);
-    if (self.planned) visitor("planned_step_seconds", self.planned->all);
-  }
 };
 
 /// The values of one parameter group (--group) in a step.
@@ -116,25 +89,6 @@ struct StepRecord {
   std::string mfu_peak = {};  ///< the peak that mfu divides by (peak_name in tessera/trainer/report/matmul_peak.hpp)
   comm::MeshTraffic traffic = {};        ///< collectives of the step's passes and update; omitted if there are none
   std::vector<GroupRecord> groups = {};  ///< groups with their own learning rate or norm
-
-  template <class Self, class Visitor>
-  static void visit(Self& self, Visitor&& visitor) {
-    visitor("step", self.step);
-    visitor("loss", self.loss);
-    visitor("grad_norm", self.grad_norm);
-    visitor("lr", self.lr);
-    visitor("tokens", self.tokens);
-    visitor("tokens_per_second", self.tokens_per_second);
-    visitor("step_seconds", self.step_seconds);
-    visitor("peak_bytes", self.peak_bytes);
-    visitor("tflops", self.tflops);
-    visitor("mfu", self.mfu);
-    visitor("mfu_peak", unless_empty(self.mfu_peak));
-    if (self.loss_scale) visitor("loss_scale", *self.loss_scale);
-    if (self.skipped) visitor("skipped", true);
-    if (self.traffic != comm::MeshTraffic{}) visitor("traffic", self.traffic);
-    if (!self.groups.empty()) visitor("groups", self.groups);
-  }
 };
 
 /// A line for each held-out loss.
@@ -142,14 +96,6 @@ struct ValidationRecord {
   std::int64_t step = 0;
   double validation_loss = 0;
   std::int64_t tokens = 0;  ///< number of targets in the held-out part
-
-  template <class Self, class Visitor>
-  static void visit(Self& self, Visitor&& visitor) {
-    visitor("event", "validation");
-    visitor("step", self.step);
-    visitor("validation_loss", self.validation_loss);
-    visitor("tokens", self.tokens);
-  }
 };
 
 /// A line for each sample that the model wrote (--sample-prompt).
@@ -161,14 +107,6 @@ struct SampleRecord {
 
   /// Prompt and text for display: an answer starts on its own line.
   std::string whole() const { return prompt + (is_answer ? "\n" : "") + text; }
-
-  template <class Self, class Visitor>
-  static void visit(Self& self, Visitor&& visitor) {
-    visitor("event", "sample");
-    visitor("step", self.step);
-    visitor("prompt", self.prompt);
-    visitor("text", self.text);
-  }
 };
 
 /// The last line: summarizes the run.
@@ -187,30 +125,16 @@ struct SummaryRecord {
   std::int64_t peak_bytes = 0;
   std::string checkpoint = {};     ///< path of the last checkpoint; empty if there is none
   comm::MeshTraffic traffic = {};  ///< all collectives of the run; omitted if there are none
-
-  template <class Self, class Visitor>
-  static void visit(Self& self, Visitor&& visitor) {
-    visitor("event", "summary");
-    visitor("steps", self.steps);
-    visitor("loss", self.loss);
-    visitor("validation_loss", self.validation_loss);
-    visitor("tokens", self.tokens);
-    visitor("seconds", self.seconds);
-    visitor("first_step_seconds", self.first_step_seconds);
-    visitor("step_seconds", self.step ? std::optional(self.step->all) : std::nullopt);
-    if (self.step && self.step->collectives) visitor("collective_seconds", *self.step->collectives);
-    if (self.planned) visitor("planned_step_seconds", self.planned->all);
-    if (self.planned) visitor("planned_collective_seconds", self.planned->collectives);
-    if (self.straggler) visitor("straggler", self.straggler->rank);
-    visitor("peak_bytes", self.peak_bytes);
-    visitor("checkpoint", unless_empty(self.checkpoint));
-    if (self.traffic != comm::MeshTraffic{}) visitor("traffic", self.traffic);
-  }
 };
 
-/// Returns one of these records as its JSON line, without the newline.
-template <class Record>
-std::string json_line(const Record& record);
+/// Return a record as its JSON line, without the newline.
+/// @{
+std::string json_line(const StartRecord& record);
+std::string json_line(const StepRecord& record);
+std::string json_line(const ValidationRecord& record);
+std::string json_line(const SampleRecord& record);
+std::string json_line(const SummaryRecord& record);
+/// @}
 
 /// Writes records to a file; does nothing if the path is empty.
 class Metrics {
@@ -230,6 +154,50 @@ class Metrics {
 
   std::filesystem::path path_;
   std::ofstream file_;
+};
+
+/// A number with its tag.
+struct Scalar {
+  std::string_view tag;
+  double value = 0;
+};
+
+/// Encodes one record: length, checksum of the length, message, checksum of the message.
+std::string tf_record(std::string_view message);
+
+/// Encodes an `Event` message with the version of the file format. `seconds`: Unix time.
+std::string version_event(double seconds);
+std::string start_event(double seconds, std::int64_t step);  ///< readers then drop earlier data of this and later steps
+/// Encodes an event with numbers.
+std::string scalars_event(double seconds, std::int64_t step, std::span<const Scalar> scalars);
+/// Encodes an event with a text for TensorBoard's text plugin, which shows it as Markdown.
+std::string text_event(double seconds, std::int64_t step, std::string_view tag, std::string_view text);
+
+/// Writes records to a new event file; does nothing if the path is empty.
+class TensorBoard {
+ public:
+  TensorBoard() = default;
+  /// Creates the directory if needed, and a file whose name sorts after all others in it, since readers take files in
+  /// the order of their names. Throws InputError if it cannot be written.
+  explicit TensorBoard(const std::filesystem::path& directory);
+
+  /// Stores the number of ranks and writes a start event for the run's first step, so that readers drop the data of an
+  /// earlier run from that step on.
+  void write(const StartRecord& record);
+  /// Appends an event and flushes it. Throws InputError if it cannot be written.
+  /// @{
+  void write(const StepRecord& record);
+  void write(const ValidationRecord& record);
+  void write(const SampleRecord& record);
+  /// @}
+  void write(const SummaryRecord&) {}  ///< writes nothing: other records contain all its values
+
+ private:
+  void append(const std::string& event);
+
+  std::filesystem::path path_;
+  std::ofstream file_;
+  double ranks_ = 1;
 };
 
 }  // namespace fsdp::report

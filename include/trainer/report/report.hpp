@@ -25,26 +25,18 @@ std::string rounds_text(std::int64_t pieces, std::int64_t ranks, std::int64_t sh
 /// Returns a description of the cost of a verification every `every` steps, for this number of pieces and ranks.
 std::string verification_text(std::int64_t every, std::int64_t pieces, std::int64_t ranks);
 
-/// Returns a description of the completed run: steps, tokens, time and memory, and a table of collectives if there were
-/// any.
+/// Returns a description of the completed run: steps, tokens, time, memory, and a table of collectives if any.
 std::string summary_text(const SummaryRecord& record);
 
-/// Returns "12.340 s", "1.234 ms".
-std::string seconds_text(double seconds);
-
-/// Returns an estimated value with three significant digits: "95.1", "11,000", "0.0831".
-std::string estimate_digits(double value);
-/// Returns planned seconds with three significant digits: "95.1 s", "8.31 ms".
-std::string planned_seconds_text(double seconds);
-
-/// Returns "1.50 GiB", "12.00 MiB", "640 B".
-std::string bytes_text(std::int64_t bytes);
-
-/// Returns "8,123".
-std::string count_text(std::int64_t count);
-
-/// Returns a number with `places` digits after the decimal point: "0.25".
-std::string decimal_text(double value, int places);
+/// Return numbers as text.
+/// @{
+std::string seconds_text(double seconds);            ///< "12.340 s", "1.234 ms"
+std::string planned_seconds_text(double seconds);    ///< with three significant digits: "95.1 s", "8.31 ms"
+std::string estimate_digits(double value);           ///< with three significant digits: "95.1", "11,000", "0.0831"
+std::string bytes_text(std::int64_t bytes);          ///< "1.50 GiB", "12.00 MiB", "640 B"
+std::string count_text(std::int64_t count);          ///< "8,123"
+std::string decimal_text(double value, int places);  ///< with `places` digits after the decimal point: "0.25"
+/// @}
 
 /// Returns the dry run's table: bytes by kind, and their sum.
 std::string memory_table(const device::BytesByKind& bytes, const std::string& title);
@@ -55,8 +47,7 @@ std::string schedule_text(const sharding::Schedule& schedule, const sharding::Na
 /// Returns how long groups stay gathered under a budget, and the bytes that a step gathers; empty without a budget.
 std::string residency_text(const sharding::Residency& residency);
 
-/// Returns {"loss": ..., "tokens": ...}.
-std::string mean_loss_json(double loss, std::int64_t tokens);
+std::string mean_loss_json(double loss, std::int64_t tokens);  ///< returns {"loss": ..., "tokens": ...}
 
 /// Returns a task as a trace event, such as "forward 1", on the lane for compute or for communication.
 TraceEvent trace_event(const sharding::Task& task, int rank, double begin_seconds, double seconds);

@@ -42,8 +42,7 @@ struct StepShapes {
   DType type = DType::f32;                  ///< type of a stream's elements
 };
 
-/// Writes the selected tensors. Constructed on every rank with equal arguments; does not access the disk before
-/// `create`.
+/// Writes the selected tensors. Constructed on every rank with equal arguments, without access to the disk.
 class StepTensors {
  public:
   /// Throws InputError for a unit or a piece that the step does not have.
@@ -53,8 +52,7 @@ class StepTensors {
   StepTensors(const StepTensors&) = delete;
   StepTensors& operator=(const StepTensors&) = delete;
 
-  /// Total bytes of all files.
-  std::int64_t bytes() const;
+  std::int64_t bytes() const;  ///< total bytes of all files
 
   /// `create`, on one rank: creates the folder, which must be empty or absent, and the parameters' file. `join`,
   /// afterwards on the other ranks: opens that file.
@@ -67,12 +65,10 @@ class StepTensors {
   bool wants(StepDigest::Kind kind, int unit, int piece) const;
   /// Writes a whole stream. One rank writes all streams of a piece.
   void write_stream(StepDigest::Kind kind, int unit, int piece, std::span<const float> values);
-  /// Writes elements [begin, begin + values.size()) of a parameter's gradient or weights; does nothing for a parameter
-  /// that is not selected.
+  /// Writes elements [begin, begin + values.size()) of a parameter's gradient or weights, if it is selected.
   void write_parameter(StepDigest::Kind kind, const std::string& parameter, std::int64_t begin,
                        std::span<const float> values);
-  /// Syncs and closes the files that this rank wrote.
-  void finish();
+  void finish();  ///< syncs and closes the files that this rank wrote
   /// Marks the folder, with its digests, as complete, so that the destructor does not remove it.
   void keep() { kept_ = true; }
 

@@ -27,12 +27,10 @@ struct TraceEvent {
   std::vector<std::pair<std::string, std::int64_t>> values = {};
 };
 
-/// Returns the counter "memory" of a rank: the bytes `held` by kind, but of activations only those in use
-/// (`activations`).
+/// Returns the counter "memory" of a rank: the bytes `held` by kind, but of activations only those in use.
 TraceEvent memory_event(const device::BytesByKind& held, std::int64_t activations, std::int64_t rank, double seconds);
 
-/// Returns all events as {"traceEvents": [...]}. `lanes`: the names of lanes, by number; a lane without a name shows
-/// its number.
+/// Returns all events as {"traceEvents": [...]}. `lanes`: names by number; a lane without a name shows its number.
 std::string trace_json(const std::vector<TraceEvent>& events, const std::vector<std::string>& lanes = {});
 
 /// Collects events; several threads can add to it.
@@ -41,10 +39,8 @@ class Trace {
   /// Checks that the file can be created; throws InputError if not. With an empty path, nothing is collected. `lanes`:
   /// as in trace_json.
   explicit Trace(std::filesystem::path path = {}, std::vector<std::string> lanes = {"compute", "communication"});
-  ~Trace();
 
-  /// Returns whether events are collected.
-  bool on() const { return !path_.empty(); }
+  bool on() const { return !path_.empty(); }  ///< whether events are collected
   /// Adds an event. Any thread may call it.
   void add(TraceEvent event);
   /// Writes a temporary file and renames it, so that an existing file is replaced by a complete trace or not at all.

@@ -1,15 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The interface between a program and a stack: abstract classes whose implementations depend on model, source and
-/// stack.
-///
-/// Only sample numbers, plain numbers and text cross the interface, never a batch, so that its callers are compiled
-/// once. engine_of.hpp and inference_of.hpp implement the classes.
+/// The interface between a program and a stack. Only sample numbers, plain numbers and text cross it, never a batch, so
+/// that its callers are compiled once. engine_of.hpp and inference_of.hpp implement it.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
-#include <deque>
 #include <optional>
 #include <span>
 #include <string>
@@ -51,7 +47,7 @@ struct RunModel {
 
 /// An engine's model, source, stack and plan.
 struct EngineFacts {
-  report::StartRecord start = {};              ///< start record; its first step is not set
+  report::StartRecord start = {};              ///< its first step is not set
   std::string source = {};                     ///< Source::text
   std::int64_t training = 0, validation = 0;   ///< number of samples
   std::string_view unit = {}, loss_unit = {};  ///< nn::unit_of, and the batch's loss_unit if it has one
@@ -61,7 +57,7 @@ struct EngineFacts {
   std::int64_t host_bytes = 0;                 ///< planned bytes of activations in host memory
   report::MatmulPeak peak = {};
   RunModel model = {};
-  RunRecord record = {};        ///< record that later runs compare with theirs
+  RunRecord record = {};        ///< later runs compare it with theirs
   bool names_folder = false;    ///< whether --model is a folder
   bool asynchronous = false;    ///< whether steps are enqueued on a device
   StepSize size = {};           ///< size of a rank's step
@@ -87,57 +83,28 @@ struct StepResults {
   double targets() const { return static_cast<double>(counts.valid_targets > 0 ? counts.valid_targets : 1); }
 };
 
-/// Steps that an engine has enqueued and whose results it has not returned yet.
-class PendingResults {
- public:
-  PendingResults();
-  ~PendingResults();
-
-  /// Number of steps.
-  std::int64_t size() const { return std::ssize(steps_); }
-  StepResults& add();  ///< the reference is valid until `take` removes the step
-  StepResults take();  ///< removes and returns the oldest step
-  /// Whether the host has yet to see the end of the oldest step while a later one is enqueued; record that it saw it.
-  /// @{
-  bool looks_for_oldest() const;
-  void see_oldest_done();
-  /// @}
-
- private:
-  std::deque<StepResults> steps_;
-};
-
 /// One rank's training of a model on a source.
 class Engine {
  public:
-  virtual ~Engine();
-  /// The ranks that train, and the facts about the training.
-  /// @{
-  virtual const comm::Ranks& ranks() const = 0;
+  virtual ~Engine() = default;
+  virtual const comm::Ranks& ranks() const = 0;  ///< the ranks that train
   virtual const EngineFacts& facts() const = 0;
-  /// @}
 
   /// Initializes all weights, or only the adapters' weights, from a seed. Collective.
   virtual void initialize(std::uint64_t seed, bool adapters_alone) = 0;
-  /// Functions for this rank's shards of weights and optimizer states: load them from a model's folder; restore them
-  /// from a checkpoint; throw DivergedError if a value is not finite; write the shards that the rank owns.
+  /// Functions for this rank's shards of weights and optimizer states.
   /// @{
-  virtual void load(const checkpoint::ModelFiles& files) = 0;
-  virtual void restore(const checkpoint::Checkpoint& from) = 0;
-  virtual void require_finite() = 0;
-  virtual void write(checkpoint::Save& file) = 0;
+  virtual void load(const checkpoint::ModelFiles& files) = 0;    ///< from a model's folder
+  virtual void restore(const checkpoint::Checkpoint& from) = 0;  ///< from a checkpoint
+  virtual void require_finite() = 0;                             ///< throws DivergedError if a value is not finite
+  virtual void write(checkpoint::Save& file) = 0;                ///< the shards that the rank owns
   /// @}
 
-  /// The number of steps so far, and the number of skipped ones among them; the latter waits for the device.
-  /// @{
-  virtual std::int64_t steps() = 0;
-  virtual std::int64_t skipped() = 0;
-  /// @}
-  /// The position from which the next step reads its samples.
-  /// @{
-  virtual data::Position position() const = 0;
+  virtual std::int64_t steps() = 0;    ///< number of steps so far
+  virtual std::int64_t skipped() = 0;  ///< number of skipped ones among them; waits for the device
+
+  virtual data::Position position() const = 0;  ///< the position from which the next step reads its samples
   virtual void seek(const data::Position& position) = 0;
-  /// @}
 
   /// Draws a step's samples and enqueues the step. `more`: another step follows, whose samples are drawn meanwhile.
   /// Collective. Throws on all ranks: InputError for data that a rank cannot read, CorruptionError if a verification
@@ -146,17 +113,12 @@ class Engine {
   virtual const StepResults& step(const device::StepInputs& inputs, bool more) = 0;
   /// Waits for the oldest step whose results were not returned yet, and returns them.
   virtual StepResults results() = 0;
-  /// The requests that any rank had received by signals when the samples of the next step were drawn; the same on all
-  /// ranks. Collective.
+  /// The requests that any rank had received by signals when the next step's samples were drawn. Collective.
   virtual comm::SignalRequests asked() = 0;
-  /// Calls and bytes of collectives so far, and the peak of this rank's tensor memory.
-  /// @{
-  virtual comm::MeshTraffic traffic() = 0;
-  virtual std::int64_t peak_bytes() const = 0;
-  /// @}
+  virtual comm::MeshTraffic traffic() = 0;      ///< calls and bytes of collectives so far
+  virtual std::int64_t peak_bytes() const = 0;  ///< peak of this rank's tensor memory
 
-  /// Evaluates held-out samples of this rank, at most one micro-batch. `asked`: requests by signals to this rank.
-  /// Collective.
+  /// Evaluates at most one micro-batch of held-out samples. `asked`: requests by signals to this rank. Collective.
   virtual HeldOutBatch evaluate(std::span<const std::int64_t> samples, const comm::SignalRequests& asked) = 0;
   /// Returns the logits [V] of one row of a micro-batch of tokens. Only if the model writes text. Collective.
   virtual std::vector<float> logits(std::span<const std::int32_t> tokens, std::int64_t row) = 0;
@@ -173,15 +135,11 @@ class Engine {
 /// One rank's forward passes of a folder's model. Functions that are not const are collective.
 class Inference {
  public:
-  virtual ~Inference();
-  /// The ranks; the size of the vocabulary; the largest number of tokens in a sequence, if limited; whether the model
-  /// has `next_logits`.
-  /// @{
+  virtual ~Inference() = default;
   virtual const comm::Ranks& ranks() const = 0;
-  virtual std::int64_t vocabulary() const = 0;
-  virtual std::optional<std::int64_t> longest_sequence() const = 0;
-  virtual bool continues() const = 0;
-  /// @}
+  virtual std::int64_t vocabulary() const = 0;                       ///< number of tokens
+  virtual std::optional<std::int64_t> longest_sequence() const = 0;  ///< the most tokens of a sequence, if limited
+  virtual bool continues() const = 0;                                ///< whether the model has `next_logits`
 
   /// Plans passes of this size, allocates their memory and loads the weights.
   virtual void begin(const StepSize& size, Purpose purpose) = 0;
@@ -190,8 +148,7 @@ class Inference {
   /// Returns the logits [sequences, V] of one more token of each sequence, at `positions`.
   virtual std::vector<float> next_logits(std::span<const std::int32_t> tokens,
                                          std::span<const std::int32_t> positions) = 0;
-  /// See Engine::evaluate.
-  virtual HeldOutBatch evaluate(std::span<const std::int64_t> samples) = 0;
+  virtual HeldOutBatch evaluate(std::span<const std::int64_t> samples) = 0;  ///< see Engine::evaluate
 };
 
 }  // namespace fsdp::train

@@ -5,14 +5,17 @@
 
 #include <tessera/fsdp/core/language.hpp>  // before all others
 
+#include <chrono>
 #include <concepts>
 #include <cstdint>
+#include <deque>
 #include <exception>
 #include <functional>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <tessera/comm/launch/cores.hpp>
@@ -33,21 +36,18 @@
 #include <tessera/trainer/generate/samples.hpp>
 #include <tessera/trainer/report/matmul_peak.hpp>
 #include <tessera/trainer/report/report.hpp>
-#include <tessera/trainer/run/batch_calls.hpp>
 #include <tessera/trainer/run/engine.hpp>
 #include <tessera/trainer/run/feed.hpp>
 #include <tessera/trainer/run/planned_step.hpp>
-#include <tessera/trainer/run/queued_steps.hpp>
 #include <tessera/trainer/run/run_checkpoints.hpp>
 #include <tessera/trainer/run/run_log.hpp>
 #include <tessera/trainer/run/run_record.hpp>
-#include <tessera/trainer/run/same_bits.hpp>
+#include <tessera/trainer/run/step_times.hpp>
 #include <tessera/trainer/run/stream_tensors.hpp>
 
 namespace fsdp::train {
 
-/// The purpose of an engine: training a run, or replaying one of its steps, with digests and without performance
-/// figures.
+/// An engine trains a run, or replays one of its steps, with digests and without performance figures.
 enum class EngineUse : std::uint8_t { trains, replays };
 
 /// Trains a model on a source: draws samples, exchanges counts, enqueues steps.
@@ -63,9 +63,8 @@ class EngineOf final : public Engine {
   using Tiling = typename Stack::Tiling;
   static_assert(check_model<Model>() && data::check_source<Source>());
 
-  /// Plans a step and allocates its memory. Collective. Options, source, communicator and watch must outlive this
-  /// object. `size`: train::step_size of the options. Throws InputError on all ranks if they differ in their data or
-  /// arithmetic.
+  /// Plans a step and allocates its memory. Collective; throws InputError on all ranks if data or arithmetic differ.
+  /// Options, source, communicator and watch must outlive this object. `size`: train::step_size of the options.
   EngineOf(Comm& communicator, const TrainOptions& options, const Model& model, const Source& source,
            const Sharding& sharding, const Tiling& tiling, const Optimizer& optimizer, RunWatch& watch,
            const StepSize& size, EngineUse use = EngineUse::trains)
@@ -119,12 +118,18 @@ class EngineOf final : public Engine {
     double in_collectives = 0;
     if constexpr (!Device::asynchronous) in_collectives = collective_seconds(training_.module());
     const auto batch = feed_.take(more);
-    StepResults& step = queued_.add();
+    StepResults& step = queued_.emplace_back();
     step.counts = batch.counts;
     const auto scale = static_cast<float>(inputs.loss_scale / step.targets());
     std::function<void()> before_update;
-    if (verifies(number)) before_update = [&] { verify(number, scale); };
-    if (tensors_ != nullptr) before_update = [&] { write_gradients(); };
+    if constexpr (may_verify)
+      if (verifies(number))
+        before_update = [&] {  // throws CorruptionError on all ranks, so that nothing is saved
+          resting_->compare(number - 1);
+          verification_->verify(number, scale, [&](int piece) { return feed_.piece(piece); });
+        };
+    if (tensors_ != nullptr)
+      before_update = [&] { with_disk([&] { write_stepped_gradients(training_.module(), *tensors_); }); };
     const comm::MeshTraffic before = training_.traffic();
     training_.queue(batch.micro_batches, scale, inputs,
                     batch.counts.valid_targets == options_.batch_size * options_.seq_len, before_update);
@@ -140,9 +145,12 @@ class EngineOf final : public Engine {
   }
 
   StepResults results() override {
-    const std::int64_t behind = queued_.size() - 1;
+    require(!queued_.empty(),
+            "engine: results were requested, and no step is enqueued whose results are missing; call step before");
+    StepResults step = std::move(queued_.front());
+    queued_.pop_front();
+    const std::int64_t behind = std::ssize(queued_);
     auto& control = training_.optimizer().control();
-    StepResults step = queued_.take();
     step.decision = control.decision(behind);
     step.norms_apart = control.norms_apart(behind);
     step.peak_bytes = training_.peak_bytes();
@@ -158,10 +166,9 @@ class EngineOf final : public Engine {
   }
   std::vector<float> logits(std::span<const std::int32_t> tokens, std::int64_t row) override {
     if constexpr (writes_text<Model>)
-      return logits_of<Compute>(tokens, facts_.size.sequences, 1, facts_.vocabulary,
-                                [&](const TokenBatch& batch, const Tensor<Compute>& out) {
-                                  training_.executor().evaluate_logits(batch, {&row, 1}, out);
-                                });
+      return logits_of<Compute>(tokens, facts_.size.sequences, 1, facts_.vocabulary, [&](auto& batch, auto& out) {
+        training_.executor().evaluate_logits(batch, {&row, 1}, out);
+      });
     else
       throw Error("engine: this model writes no text");
   }
@@ -181,22 +188,7 @@ class EngineOf final : public Engine {
  private:
   static constexpr bool may_verify = StepWatch<Model>::may_verify;
 
-  /// The unit of the model's loss, if its batch defines one.
-  static constexpr std::string_view loss_unit() {
-    if constexpr (nn::detail::has_loss_unit<typename Model::Batch>())
-      return Model::Batch::loss_unit;
-    else
-      return {};
-  }
-  std::int64_t skipped_binary() const {
-    if constexpr (data::detail::has_skipped_binary<Source>())
-      return source_.skipped_binary();
-    else
-      return 0;
-  }
-
-  /// The facts that are known before the step's memory is allocated. Measuring the peak allocates memory outside the
-  /// plan, and releases it.
+  /// The facts known before the step's memory is allocated: measuring the peak allocates memory outside the plan.
   EngineFacts facts_before(const Sharding& sharding, const Tiling& tiling, const Optimizer& optimizer,
                            const StepSize& size, EngineUse use) {
     EngineFacts facts;
@@ -234,12 +226,12 @@ class EngineOf final : public Engine {
     start.parameters = parameter_count(model_);
     start.trained = trained_count(model_);
     start.steps = options_.steps;
-    start.skipped_binary = skipped_binary();
+    if constexpr (data::detail::has_skipped_binary<Source>()) start.skipped_binary = source_.skipped_binary();
     facts_.source = source_.text();
     facts_.training = source_.training();
     facts_.validation = source_.validation();
     facts_.unit = nn::unit_of<typename Model::Batch>();
-    facts_.loss_unit = loss_unit();
+    if constexpr (nn::detail::has_loss_unit<typename Model::Batch>()) facts_.loss_unit = Model::Batch::loss_unit;
     facts_.residency = report::residency_text(module.residency());
     facts_.planned_bytes = training_.plan().peak_bytes();
     facts_.host_bytes = training_.plan().offloaded_bytes;
@@ -256,14 +248,6 @@ class EngineOf final : public Engine {
   }
 
   bool verifies(std::int64_t step) const { return verification_ && step % options_.verify_every == 0; }
-  /// Verifies a step before its update. Throws CorruptionError on all ranks, so that nothing is saved.
-  void verify(std::int64_t step, float scale) {
-    if constexpr (may_verify) {
-      resting_->compare(step - 1);
-      verification_->verify(step, scale, [&](int piece) { return feed_.piece(piece); });
-    }
-  }
-
   /// Returns an observer that traces tasks and, on an asynchronous device, polls for the end of the previous step: if
   /// the device's queue is full, enqueueing takes as long as execution. With CUDA graphs it does not poll: the host
   /// must not query events during capture, and a step of one launch does not delay the report.
@@ -278,8 +262,8 @@ class EngineOf final : public Engine {
   void after(const sharding::Task& task) {
     auto& module = training_.module();
     if (watch_.traces()) watch_.after(task, module.ledger().current(), module.arena().used());
-    if (!options_.cuda_graphs && queued_.looks_for_oldest() && training_.optimizer().control().decided())
-      queued_.see_oldest_done();
+    const bool looks = !options_.cuda_graphs && queued_.size() > 1 && !queued_.front().done;
+    if (looks && training_.optimizer().control().decided()) queued_.front().done = std::chrono::steady_clock::now();
   }
 
   template <class F>
@@ -303,9 +287,6 @@ class EngineOf final : public Engine {
       if (stream_error_) std::rethrow_exception(stream_error_);
     });
   }
-  void write_gradients() {
-    with_disk([&] { write_stepped_gradients(training_.module(), *tensors_); });
-  }
 
   comm::CatchSignals signals_{comm::CatchSignals::Later()};  ///< for the feed
   Comm& communicator_;
@@ -321,7 +302,7 @@ class EngineOf final : public Engine {
   std::optional<RestingDigests<Model, typename Training<Model, Optimizer>::Optimizer>> resting_;
   Feed<Comm, Source> feed_;
   Batches<Source> held_out_batch_;
-  PendingResults queued_;
+  std::deque<StepResults> queued_;          ///< results of the enqueued steps; not returned yet
   report::StepTensors* tensors_ = nullptr;  ///< destination of the next step's tensors; null: none are written
   std::exception_ptr stream_error_;         ///< the first exception of this rank during a pass
 };

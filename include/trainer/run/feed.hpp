@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Prefetches the next step's batches, and the counts of its targets over all ranks, while the device is busy.
+/// What feeds the executors of Engine and Inference: prefetched batches, passes over numbered samples and over tokens,
+/// and the size of the vocabulary.
 #pragma once
 
 #include <array>
@@ -9,16 +10,22 @@
 #include <optional>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include <tessera/comm/communicator.hpp>
 #include <tessera/comm/launch/signals.hpp>
 #include <tessera/comm/stopped.hpp>
+#include <tessera/fsdp/core/tensor.hpp>
 #include <tessera/fsdp/device/host_memory.hpp>
 #include <tessera/fsdp/execution/count_exchange.hpp>
+#include <tessera/fsdp/nn/batch.hpp>
+#include <tessera/fsdp/nn/module.hpp>
+#include <tessera/fsdp/nn/token_batch.hpp>
 #include <tessera/fsdp/sharding/sequence.hpp>
 #include <tessera/trainer/data/batches.hpp>
 #include <tessera/trainer/data/sampler.hpp>
 #include <tessera/trainer/data/source.hpp>
+#include <tessera/trainer/run/engine.hpp>
 
 namespace fsdp::train {
 
@@ -30,14 +37,13 @@ class Feed {
   using Batch = typename Source::Batch;
 
   struct Step {
-    std::span<const Batch>
-        micro_batches;   ///< micro-batches of this rank's group, may be empty; valid until two more steps were taken
+    /// Micro-batches of this rank's group, may be empty; valid until two more steps were taken.
+    std::span<const Batch> micro_batches;
     BatchCounts counts;  ///< over all ranks
   };
 
-  /// `group`: this rank's group, if several ranks share each sequence. `micro_batches`: largest number per rank.
-  /// `pieces`: see Batches::draw. `exchange` must not be used by others. Exchange, source and signals must outlive the
-  /// feed.
+  /// `group`: this rank's, if several share each sequence. `micro_batches`: the most per rank. `pieces`: see
+  /// Batches::draw. `exchange` must not be used by others. Exchange, source and signals must outlive the feed.
   Feed(const SequenceGroup& group, CountExchange<C>& exchange, const Source& source, data::Sampler sampler,
        std::int64_t sequences, int micro_batches, int pieces, const comm::CatchSignals& signals)
       : group_(group),
@@ -72,8 +78,7 @@ class Feed {
     sampler.restore(taken_);
     return spare_->draw_piece(sampler, number, pieces_);
   }
-  /// Returns the signals that any rank had received when the last exchange began; the same on all ranks. Throws like
-  /// `take`.
+  /// Returns the signals that any rank had received when the last exchange began. Throws like `take`.
   const comm::SignalRequests& asked() {
     if (drawn_) finished();
     return exchange_->asked();
@@ -116,5 +121,47 @@ class Feed {
   std::size_t current_ = 0;
   bool drawn_ = false;
 };
+
+/// Engine::evaluate with an Executor. `group`: this rank's group of ranks that share each sequence.
+template <class ExecutorT, class Comm, data::Source Source>
+HeldOutBatch evaluate_batch(ExecutorT& executor, CountExchange<Comm>& exchange, Batches<Source>& batches,
+                            const SequenceGroup& group, std::span<const std::int64_t> samples,
+                            const comm::SignalRequests& asked = {}) {
+  const typename Source::Batch* batch = nullptr;
+  exchange.start(
+      [&] {
+        batch = &batches.fill(samples);
+        return nn::counts_of_part(*batch, group.member, group.size);
+      },
+      asked);
+  const std::int64_t targets = exchange.finish().valid_targets;
+  if (const int stop = exchange.asked().stop; stop != 0) return {.stop = stop};
+  return {.loss = executor.evaluate(*batch), .targets = targets};
+}
+
+/// Calls call(batch, logits) for a batch of tokens, and returns the logits [rows, V] that it wrote.
+template <class Compute, class Call>
+std::vector<float> logits_of(std::span<const std::int32_t> tokens, std::int64_t sequences, std::int64_t rows,
+                             std::int64_t vocabulary, Call call) {
+  std::vector<Compute> memory(static_cast<std::size_t>(rows * vocabulary));
+  const TokenBatch batch{.tokens = {tokens.data(), {std::ssize(tokens)}}, .targets = {}, .sequences = sequences};
+  const Tensor<Compute> logits(memory.data(), {rows, vocabulary});
+  call(batch, logits);
+  return {memory.begin(), memory.end()};
+}
+
+/// Returns the size of the vocabulary of a model of text.
+template <class Model>
+std::int64_t vocabulary_of(const Model& model) {
+  if constexpr (requires { model.config().vocab_size; }) {
+    return model.config().vocab_size;
+  } else {
+    static_assert(
+        nn::GeneratingHead<typename Model::Head, typename Model::Local>,
+        "fsdp: nothing says how many tokens this model knows, so that text cannot be checked against it; give "
+        "its Config a std::int64_t vocab_size, or its head logits");
+    return model.head().logits_columns();
+  }
+}
 
 }  // namespace fsdp::train

@@ -15,8 +15,7 @@ namespace fsdp::train {
 /// for adapters on random weights of a folder unless --from-scratch is given.
 bool starts_from_folder(const TrainOptions& options, bool names_folder, bool adapters);
 
-/// Returns whether --model's folder has no weights at all, so that its adapters are planned without them. The first
-/// process of a job reports this once.
+/// Returns whether --model's folder has no weights, so that adapters are planned without them; reports it once a job.
 bool plans_without_weights(const TrainOptions& options);
 
 /// Creates the model of a run, and checks its source of weights before any slow operation; throws like

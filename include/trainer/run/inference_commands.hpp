@@ -17,16 +17,16 @@
 #include <tessera/trainer/flags/flags.hpp>
 #include <tessera/trainer/flags/model_choice.hpp>
 #include <tessera/trainer/flags/options.hpp>
+#include <tessera/trainer/generate/model_folder.hpp>
 #include <tessera/trainer/run/arguments.hpp>
-#include <tessera/trainer/run/evaluate.hpp>
 #include <tessera/trainer/run/generate.hpp>
 #include <tessera/trainer/run/inference_of.hpp>
+#include <tessera/trainer/run/validation.hpp>
 
 namespace fsdp::train {
 
-/// Creates the inference of a model from the config.json of --model, with the adapters of --adapter if given. `flags`:
-/// the flags that are bound to the options. Collective; throws InputError on all ranks unless all have the same flags
-/// and read the same config.
+/// Creates the inference of a model from the config.json of --model, with the adapters of --adapter if given.
+/// Collective; throws InputError on all ranks unless all have the same flags and read the same config.
 template <class Model, class Options>
 InferenceOf<Model> agreed_inference(typename Model::Stack::Comm& communicator, const Options& options,
                                     const FlagSet& flags, const ShardingOf<Model>& sharding,
@@ -57,8 +57,7 @@ int evaluate(const EvalOptions& options, const FlagSet& flags, const ShardingOf<
   });
 }
 
-/// `tessera generate`. `flags`: the flags that are bound to the options; the model's folder sets some of these. Returns
-/// the exit status.
+/// `tessera generate`. `flags`: bound to the options; the model's folder sets some. Returns the exit status.
 template <class Model>
 int generate(GenerateOptions& options, const FlagSet& flags, const ShardingOf<Model>& sharding,
              const TilingOf<Model>& tiling) {
@@ -80,7 +79,8 @@ int chat(ChatOptions& options, const FlagSet& flags, const ShardingOf<Model>& sh
                 "fsdp: this model's blocks cannot continue a sequence, so that it cannot chat; give them `extend` "
                 "(tessera/fsdp/nn/module.hpp), or its head logits");
   using Comm = typename Model::Stack::Comm;
-  const std::string set_by_file = settle_chat(options, flags);
+  validate_sampling(flags, options.generate);
+  const std::string set_by_file = apply_generation_config(flags, options.generate);
   return launch<Comm>(options.generate.launch, [&](Comm& communicator) {
     InferenceOf<Model> inference = agreed_inference<Model>(communicator, options.generate, flags, sharding, tiling);
     chat(inference, options, set_by_file);

@@ -22,25 +22,20 @@
 #include <tessera/trainer/data/text_source.hpp>
 #include <tessera/trainer/flags/disk_deadline.hpp>
 #include <tessera/trainer/flags/model_choice.hpp>
-#include <tessera/trainer/run/batch_calls.hpp>
 #include <tessera/trainer/run/engine.hpp>
+#include <tessera/trainer/run/feed.hpp>
 
 namespace fsdp::train {
 
-/// Loads a folder's weights, with the adapters of another folder unless `adapter` is empty. Collective; rank 0 prints
-/// warnings.
+/// Loads a folder's weights, with another folder's adapters unless `adapter` is empty. Collective; rank 0 warns.
 template <class Model>
 void load(typename Model::Stack::Comm& communicator, const LaunchOptions& launch, ShardedModel<Model>& module,
           const std::string& folder, const std::string& adapter = {}) {
+  const auto warn = [&](const std::string& text) {
+    if (communicator.rank() == 0) print_warning(text);
+  };
   with_disk_deadline(communicator, launch.disk_deadline_seconds, message("reading ", folder, " (--disk-deadline)"),
-                     [&] {
-                       load_agreed_weights(
-                           communicator, module, folder,
-                           [&](const std::string& text) {
-                             if (communicator.rank() == 0) print_warning(text);
-                           },
-                           adapter);
-                     });
+                     [&] { load_agreed_weights(communicator, module, folder, warn, adapter); });
 }
 
 /// Computes forward passes of a model over tokens. The model's weights are in a folder.
@@ -63,8 +58,7 @@ class InferenceOf final : public Inference {
         sharding_(std::move(sharding)),
         tiling_(std::move(tiling)) {}
 
-  /// The config of the model.
-  const typename Model::Config& config() const { return model_.config(); }
+  const typename Model::Config& config() const { return model_.config(); }  ///< config of the model
 
   const comm::Ranks& ranks() const override { return ranks_; }
   std::int64_t vocabulary() const override { return vocabulary_of(model_); }
@@ -86,19 +80,16 @@ class InferenceOf final : public Inference {
   std::vector<float> logits(std::span<const std::int32_t> tokens, std::span<const std::int64_t> rows) override {
     if constexpr (Executor<Model>::generates)
       return logits_of<Compute>(tokens, size_.sequences, std::ssize(rows), vocabulary(),
-                                [&](const TokenBatch& batch, const Tensor<Compute>& out) {
-                                  evaluation().executor().logits(batch, rows, out);
-                                });
+                                [&](auto& batch, auto& out) { evaluation().executor().logits(batch, rows, out); });
     else
       throw Error("inference: this model's head has no logits");
   }
   std::vector<float> next_logits(std::span<const std::int32_t> tokens,
                                  std::span<const std::int32_t> positions) override {
     if constexpr (Executor<Model>::continues)
-      return logits_of<Compute>(tokens, size_.sequences, size_.sequences, vocabulary(),
-                                [&](const TokenBatch& batch, const Tensor<Compute>& out) {
-                                  evaluation().executor().next_logits(batch, positions, out);
-                                });
+      return logits_of<Compute>(tokens, size_.sequences, size_.sequences, vocabulary(), [&](auto& batch, auto& out) {
+        evaluation().executor().next_logits(batch, positions, out);
+      });
     else
       throw Error("inference: this model's blocks cannot continue a sequence");
   }

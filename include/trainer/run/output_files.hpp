@@ -1,36 +1,54 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Checks the output files of a run other than checkpoints (--metrics, --digests and --trace), and those of a replay.
+/// Checks what a run writes before it begins: the files of --metrics, --digests and --trace, the outputs of a replay,
+/// and the folder of --checkpoint-dir, which it locks.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
-#include <vector>
 
-#include <tessera/trainer/flags/flag_set.hpp>
+#include <tessera/comm/ranks.hpp>
+#include <tessera/fsdp/checkpoint/directory_lock.hpp>
+#include <tessera/fsdp/checkpoint/folder.hpp>
 #include <tessera/trainer/flags/options.hpp>
 #include <tessera/trainer/run/replay_request.hpp>
 
 namespace fsdp::train {
 
-/// An input file of a command, and the flag that specifies it.
-struct ReadFile {
-  std::string flag = {};  ///< such as "--config"
-  std::string path = {};
-};
-
-/// Returns the files that the flags themselves were read from.
-std::vector<ReadFile> files_of(const FlagSet& flags);
-
-/// Throws InputError if `file`, an output file of `flag`, is one of the command's input files.
-void require_unread(const char* flag, const std::string& file, std::span<const ReadFile> read);
+/// Throws InputError if `file`, an output file of `flag`, is one of the files of --config.
+void require_unread(const char* flag, const std::string& file, std::span<const std::string> configs);
 
 /// Throws InputError if an output file of the run is also an input file, is in its folder of checkpoints, or is written
-/// twice. `read`: input files in addition to those of its options.
-void require_apart(const TrainOptions& options, std::span<const ReadFile> read = {});
+/// twice. `configs`: the files of --config (FlagSet::files).
+void require_apart(const TrainOptions& options, std::span<const std::string> configs = {});
 
-/// Throws InputError if a file or folder that the replay writes is an input or is inside one: the run's folder, its
-/// data, or --against.
+/// Throws InputError if an output of the replay is an input or inside one: the run's folder, its data, or --against.
 void require_apart(const ReplayRequest& request, const TrainOptions& options);
+
+/// Throws InputError if --checkpoint-dir cannot be created or written: else a run would fail at its first save.
+void require_writable(const std::string& checkpoint_dir);
+
+/// A run's exclusive use of --checkpoint-dir, for the lifetime of the object: rank 0 locks the folder, and a run that
+/// does not resume requires that it has no checkpoints. Does nothing without --checkpoint-dir.
+class CheckpointDir {
+ public:
+  /// Collective; throws InputError on all ranks. Uses the deadline for disks; rank 0 warns on stderr.
+  CheckpointDir(const comm::Ranks& ranks, const TrainOptions& options);
+
+  /// Collective; throws InputError on all ranks unless every rank sees rank 0's lock and can write there, since each
+  /// host may have its own folder of that name. Uses the deadline for disks.
+  void require_shared(const comm::Ranks& ranks, const TrainOptions& options) const;
+
+  /// Throws InputError if another run has taken over the lock.
+  void require_held() const;
+
+ private:
+  std::optional<checkpoint::DirectoryLock> lock_;  ///< set only on rank 0
+};
+
+/// Throws InputError if the disk lacks space for one checkpoint; warns if it lacks space for all that the run keeps.
+void require_room(const TrainOptions& options, const checkpoint::Listing& model,
+                  const checkpoint::OptimizerStates& states, const checkpoint::Warn& warn);
 
 }  // namespace fsdp::train

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Determines the step that a run's flags describe, before any of its memory is allocated: its size, its model,
-/// budgets that are `auto`, its memory with other flags, and the times that a plan expects of it (--cluster).
+/// budgets that are `auto`, its memory with other flags, and its times on a cluster (--cluster, `tessera plan`). Runs,
+/// dry runs and plans call, in this order: checked_size, begun_model, settle_budgets.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <type_traits>
+#include <utility>
 
 #include <tessera/comm/ranks.hpp>
 #include <tessera/fsdp/core/error.hpp>
@@ -25,10 +27,13 @@
 #include <tessera/trainer/flags/cluster_file.hpp>
 #include <tessera/trainer/flags/flag_set.hpp>
 #include <tessera/trainer/flags/flag_values.hpp>
+#include <tessera/trainer/flags/optimizer_choice.hpp>
 #include <tessera/trainer/flags/options.hpp>
 #include <tessera/trainer/generate/samples.hpp>
 #include <tessera/trainer/report/metrics.hpp>
 #include <tessera/trainer/run/arguments.hpp>
+#include <tessera/trainer/run/estimate.hpp>
+#include <tessera/trainer/run/first_weights.hpp>
 #include <tessera/trainer/run/step_memory.hpp>
 
 namespace fsdp::train {
@@ -125,10 +130,11 @@ void settle_budgets(PlannedStep<Model>& step, const Optimizer& optimizer, Memory
     }
 }
 
-/// Returns the advice from dry runs of the same stack. `memory`: see memory_advice(options, ...).
+/// Returns the advice from dry runs. `memory` returns the bytes of a device whose memory is separate from the host's.
 template <class Model, class Optimizer>
 std::string memory_advice(const TrainOptions& options, const PlannedStep<Model>& step, const Optimizer& optimizer,
-                          std::optional<std::int64_t> memory) {
+                          FunctionRef<std::int64_t()> memory) {
+  constexpr bool one = Model::Stack::Device::host_memory;
   constexpr bool chosen = std::is_same_v<TilingOf<Model>, tiling::RunTimeTiling>;
   const auto bytes = [&](const TrainOptions& other, const tiling::RunTimeTiling* other_tiling, int other_ranks) {
     TilingOf<Model> cut = step.tiling;
@@ -136,12 +142,12 @@ std::string memory_advice(const TrainOptions& options, const PlannedStep<Model>&
       if (other_tiling != nullptr) cut = *other_tiling;
     return taken_by(plan::dry_run(Model(step.model.config(), other.units), step.sharding, cut,
                                   plan_request(other, other_ranks, step.sharding, optimizer), optimizer),
-                    !memory);
+                    one);
   };
   const tiling::RunTimeTiling* own = nullptr;
   if constexpr (chosen) own = &step.tiling;
-  return memory_advice(options, own, step.request.ranks, sharding::facts_of(step.sharding).pieces, memory,
-                       offloads_optimizer_of<ShardingOf<Model>>, bytes);
+  return memory_advice(options, own, step.request.ranks, sharding::facts_of(step.sharding).pieces,
+                       one ? std::nullopt : std::optional(memory()), offloads_optimizer_of<ShardingOf<Model>>, bytes);
 }
 
 /// Throws the same InputError on all ranks if some rank's machine has too little memory for inputs in host memory; the
@@ -158,6 +164,36 @@ void require_host_memory(const comm::Ranks& ranks, const PlannedStep<Model>& ste
     return plan::dry_run(Model(step.model.config(), other), step.sharding, step.tiling, step.request, optimizer)
         .offloaded_bytes;
   });
+}
+
+/// Plans a step on one stack of a device without storage: makes the checks of a run on these ranks, and starts no
+/// ranks. `options`: with the cluster's number of ranks. `tells`: whether to print the choices that flags leave open.
+template <class Model, class Optimizer>
+EstimatedStep estimated_step(TrainOptions options, const plan::Cluster& cluster, const PlannedComm& comm,
+                             const FlagSet& flags, const ShardingOf<Model>& asked, const TilingOf<Model>& tiling,
+                             const Optimizer& optimizer, bool tells) {
+  using Stack = typename Model::Stack;
+  static_assert(Stack::Device::counts_only, "fsdp: a plan allocates nothing; take a stack over comm::Simulated");
+  check_plan_flags(flags, options);
+  validate_constants(optimizer);
+  options.dry_run = true;  // needs no data, and accepts any number of ranks
+  if (options.launch.threads == 0) options.launch.threads = cluster.threads;
+  const int ranks = static_cast<int>(cluster.ranks);
+  std::string documents = counted_documents(options);
+  const auto memory = [&] { return cluster.memory - cluster.runtime(options.sequence.ranks > 1); };
+  PlannedStep<Model> step{
+      .request = most_loaded_request(checked_size<Model>(options, flags, ranks, asked, tiling), ranks, optimizer),
+      .model = begun_model<Model>(options, true),
+      .sharding = asked,
+      .tiling = tiling};
+  step.request.scratch_bytes_for = comm.scratch_bytes_for;
+  settle_budgets(step, optimizer, memory, tells && tells_of_plans());
+  step.request.document_length = static_cast<double>(options.document_length);
+  return {
+      .estimate = plan::estimate(step.model, step.sharding, step.tiling, step.request, cluster, optimizer),
+      .request = step.request,
+      .stack = message(policy_text(step.sharding), " / ", comm.name, " / ", policy_text<typename Stack::Precision>()),
+      .documents = std::move(documents)};
 }
 
 }  // namespace fsdp::train

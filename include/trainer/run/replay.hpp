@@ -3,13 +3,11 @@
 /// `tessera replay` on one compiled stack.
 #pragma once
 
-#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
 
 #include <tessera/comm/launch/print.hpp>
-#include <tessera/comm/ranks.hpp>
 #include <tessera/fsdp/checkpoint/folder.hpp>
 #include <tessera/fsdp/sharding/schedule_of.hpp>
 #include <tessera/fsdp/training/launch.hpp>
@@ -19,8 +17,8 @@
 #include <tessera/trainer/flags/model_choice.hpp>
 #include <tessera/trainer/flags/optimizer_choice.hpp>
 #include <tessera/trainer/run/arguments.hpp>
-#include <tessera/trainer/run/batch_calls.hpp>
 #include <tessera/trainer/run/engine_of.hpp>
+#include <tessera/trainer/run/feed.hpp>
 #include <tessera/trainer/run/output_files.hpp>
 #include <tessera/trainer/run/replay_request.hpp>
 #include <tessera/trainer/run/run_log.hpp>
@@ -29,7 +27,7 @@
 
 namespace fsdp::train {
 
-/// `tessera replay` on one stack. `recorded` and `after`: see StepReplay. `options`: those of the recorded run, with
+/// `tessera replay` on one stack. `recorded` and `after`: see replay_step. `options`: those of the recorded run, with
 /// its data, a checkpoint's folder as --model, and the present launch options; `flags` are bound to them. Rank 0 prints
 /// the warnings. Returns the exit status.
 template <class Model, class Optimizer>
@@ -59,7 +57,7 @@ int replay(const ReplayRequest& request, const TrainOptions& options, const Flag
     RunWatch watch(options, communicator.rank());
     EngineOf<Model, data::TextSource, Optimizer> engine(communicator, options, model, data.source, sharding, tiling,
                                                         optimizer, watch, size, EngineUse::replays);
-    return StepReplay(engine, request, options, watch, recorded, after).run();
+    return replay_step(engine, request, options, watch, recorded, after);
   });
 }
 

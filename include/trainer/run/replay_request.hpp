@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A request to `tessera replay`, whether a run's record and checkpoints allow it, and the entries that a record has
-/// for it.
+/// A request to `tessera replay`, whether a run's record allows it, and the entries that a record has for it.
 #pragma once
 
 #include <cstdint>
@@ -43,15 +42,11 @@ void require_ranks(const RunRecord& recorded, int ranks);
 /// states, so that the record of the later state suffices to compute these steps.
 void require_one_course(const checkpoint::TrainerState& before, const checkpoint::TrainerState& after);
 
-/// Returns the folders of the run's checkpoints before a step, newest first, intact or not.
-std::vector<std::string> checkpoints_before(const std::string& folder, std::int64_t step, const RunRecord& recorded);
-
 /// For a step without an intact checkpoint before it: throws InputError unless no checkpoint exists at all
 /// (`candidates` is 0) and the run began with random weights.
 void require_random_start(const ReplayRequest& request, const RunRecord& recorded, std::int64_t candidates);
 
-/// Returns whether an entry of a record is only for replay.
-bool is_for_replay(std::string_view name);
+bool is_for_replay(std::string_view name);  ///< whether an entry of a record is only for replay
 
 /// Returns the entries for replay. Paths are absolute. Omits values that trainer.json cannot contain: names that are
 /// not UTF-8 or have several lines, and very many paths.

@@ -42,7 +42,6 @@ struct Resumed {
   data::Position position = {};         ///< position from which the data are read on
   std::vector<std::string> lines = {};  ///< messages for the user: the resumed step, and each difference
   std::string warning = {};             ///< warning that the learning rate rises; empty if it does not
-  std::string identity = {};            ///< identity of the run that is continued
 };
 
 /// Compares a checkpoint's state (`then`) with this run's record and options (`now`). Throws InputError for differences

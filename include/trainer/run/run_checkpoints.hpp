@@ -3,7 +3,6 @@
 /// The checkpoints of one run: initializes or loads its weights, and saves them.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <map>
@@ -17,8 +16,8 @@
 #include <tessera/fsdp/sharding/schedule_of.hpp>
 #include <tessera/fsdp/training/program.hpp>
 #include <tessera/trainer/flags/options.hpp>
-#include <tessera/trainer/run/checkpoint_dir.hpp>
 #include <tessera/trainer/run/engine.hpp>
+#include <tessera/trainer/run/output_files.hpp>
 #include <tessera/trainer/run/resumed.hpp>
 
 namespace fsdp::train {
@@ -31,8 +30,7 @@ struct Loaded {
 };
 
 /// Returns the number of threads per rank of the run that --resume specifies, if its record contains this number and
-/// pieces; else 0. Collective; a checkpoint that cannot be read counts as one without a record. `read`: reads the run's
-/// model.
+/// pieces; else 0. Collective; a checkpoint that cannot be read counts as one without a record.
 std::int64_t resumed_threads(const comm::Ranks& ranks, const TrainOptions& options,
                              const checkpoint::ReadListing& read);
 
@@ -48,13 +46,11 @@ TrainOptions with_resumed_threads(const comm::Ranks& ranks, TrainOptions options
   return options;
 }
 
-/// Loads and saves checkpoints. Functions that are not const are collective, and throw an error of one rank on all
-/// ranks.
+/// Loads and saves checkpoints. Functions that are not const are collective, and all ranks throw one rank's error.
 class RunCheckpoints {
  public:
   /// `dir`: this run's use of --checkpoint-dir. References must outlive this object.
   RunCheckpoints(Engine& engine, const TrainOptions& options, CheckpointDir dir);
-  ~RunCheckpoints();
 
   /// Throws InputError unless all ranks can write into --checkpoint-dir and its disk has room for a checkpoint.
   void require_folder();
@@ -63,31 +59,21 @@ class RunCheckpoints {
   /// folder, or random ones. Uses the deadline for disks.
   Loaded load();
 
-  /// Returns whether this step was saved.
-  bool saved(std::int64_t step) const { return saved_step_ == step; }
-  /// The folder of the last checkpoint; empty before the first.
-  const std::string& path() const { return path_; }
+  bool saved(std::int64_t step) const { return saved_step_ == step; }  ///< whether this step was saved
+  const std::string& path() const { return path_; }  ///< folder of the last checkpoint; empty before the first
 
-  /// Checks that weights and optimizer state are finite, then saves the run if --checkpoint-dir is given. Throws
-  /// DivergedError if they are not finite, also without --checkpoint-dir. `state`: the part of the state that the
-  /// trainer provides.
+  /// Throws DivergedError unless weights and optimizer state are finite, then saves the run if --checkpoint-dir is
+  /// given. `state`: the part of the state that the training run provides.
   void save(checkpoint::TrainerState state);
 
  private:
   bool leads() const { return ranks_.rank() == 0; }
   checkpoint::Warn warn() const;
-  std::filesystem::path path_of(std::int64_t step) const;
-  std::array<std::filesystem::path, 2> spared(const checkpoint::TrainerState& state) const;
   Loaded resume();
   std::vector<std::string> start();
   std::optional<checkpoint::Checkpoint> open_agreed();
-  Resumed compare(const checkpoint::Checkpoint& from);
   bool restored(const checkpoint::Checkpoint& from);
-  Loaded resumed(const checkpoint::Checkpoint& from, Resumed found);
-  Loaded fresh(std::vector<std::string> lines) const;
-  bool first_weights_are_stored();
-  std::vector<std::string> random_lines() const;
-  std::vector<std::string> stored_lines() const;
+  void remove_older(const checkpoint::TrainerState& state) const;
   void read_side_files();
 
   Engine& engine_;

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What a run reports of its course: its time and the trace of its tasks, and the log on console, metrics file, file
-/// of digests and TensorBoard.
+/// What a run reports: the trace of its tasks, and the log on console, metrics file, file of digests and TensorBoard.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -19,7 +17,6 @@
 #include <tessera/trainer/report/console.hpp>
 #include <tessera/trainer/report/digest_file.hpp>
 #include <tessera/trainer/report/metrics.hpp>
-#include <tessera/trainer/report/tensorboard.hpp>
 #include <tessera/trainer/report/trace.hpp>
 
 namespace fsdp::train {
@@ -57,37 +54,27 @@ class RunLog {
  public:
   /// Opens nothing yet. `options` must outlive this object. `unit`: unit of sequences (nn::unit_of), a string literal.
   RunLog(const comm::Ranks& ranks, const TrainOptions& options, std::string_view unit);
-  ~RunLog();
 
-  /// Returns whether this rank writes: true on rank 0.
-  bool speaks() const { return ranks_.rank() == 0; }
   /// Opens the files. Collective; throws InputError on all ranks if one cannot be opened.
   void open();
 
-  /// Logs the start of the run. `text` and `lines` are printed on the console only.
+  /// Log the start of the run, a step, a sample, and the end. `text` and `lines` are printed on the console only.
+  /// @{
   void begin(const report::StartRecord& record, const std::string& text, std::span<const std::string> lines);
-  /// Logs a step.
   void step(const report::StepRecord& record);
+  void sample(const report::SampleRecord& record);
+  void end(const report::SummaryRecord& record);
+  /// @}
   /// Writes the digests of a step to their file.
-  void digests(std::int64_t step, std::span<const StepDigest> digests);
+  void digests(std::int64_t step, std::span<const StepDigest> digests) { digests_.write(step, digests); }
   /// Logs a held-out loss. `unit`: such as "nats per token"; empty if the model's batch does not define one.
   void held_out(const report::ValidationRecord& record, std::string_view unit);
-  /// Logs a text that the model wrote.
-  void sample(const report::SampleRecord& record);
-  /// Logs the end of the run.
-  void end(const report::SummaryRecord& record);
   /// Reports that a signal ended the run: on the console, and also on stderr unless both are the same file.
   void stopped(const std::string& sentence);
-  /// Returns whether the console is a pipe whose reader has closed it.
-  bool reader_is_gone() const { return console_ && console_->reader_is_gone(); }
-  /// Prints a line on the console only.
-  void line(const std::string& text);
-  /// Shows a text in the progress line, if the console is a terminal, until the next update replaces it.
-  void progress(const std::string& text);
-  /// Removes the progress line.
-  void finish();
+  report::Console& console() { return console_; }  ///< console, which prints nothing before `begin`
 
  private:
+  bool speaks() const { return ranks_.rank() == 0; }
   template <class Record>
   void write(const Record& record);
 
@@ -97,7 +84,7 @@ class RunLog {
   report::Metrics metrics_;
   report::DigestWriter digests_;
   report::TensorBoard tensorboard_;
-  std::optional<report::Console> console_;
+  report::Console console_;
 };
 
 }  // namespace fsdp::train

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The memory of a step: how much a rank may use, the budgets that are `auto`, and advice for a step that does not
-/// fit.
+/// The memory of a step: how much a rank may use, budgets that are `auto`, advice for a step that does not fit.
 #pragma once
 
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <type_traits>
 
+#include <tessera/comm/launch/cores.hpp>
 #include <tessera/comm/ranks.hpp>
 #include <tessera/fsdp/core/function_ref.hpp>
 #include <tessera/fsdp/module/units.hpp>
@@ -18,19 +17,16 @@
 #include <tessera/fsdp/plan/plan.hpp>
 #include <tessera/fsdp/sharding/schedule_of.hpp>
 #include <tessera/fsdp/sharding/strategies.hpp>
-#include <tessera/fsdp/training/launch.hpp>
 #include <tessera/tiling/policies.hpp>
 #include <tessera/trainer/flags/flag_values.hpp>
 #include <tessera/trainer/flags/options.hpp>
 
 namespace fsdp::train {
 
-/// Throws InputError if --memory is given, unless the tiling or the strategy has a budget that is `auto`
-/// (`has_auto_budget`), or the run is a dry run.
+/// Throws InputError if --memory is given, unless a budget is `auto` or the run is a dry run.
 void check_memory(const TrainOptions& options, bool has_auto_budget, const std::string& tiling);
 
-/// Returns a rank's share of host memory: nine tenths of the free memory, divided by the number of ranks on its
-/// machine.
+/// Returns a rank's share of host memory: nine tenths of the free memory, divided by the ranks on its machine.
 inline std::int64_t host_memory_of_rank(int ranks) {
   return plan::available_memory() / 10 * 9 / comm::ranks_on_this_machine(ranks);
 }
@@ -68,29 +64,18 @@ inline TakenBytes taken_by(const plan::Plan& plan, bool one = false) {
 /// The memory properties of a stack's type.
 struct StackMemory {
   bool one = false;                 ///< Device::host_memory: offloaded tensors stay in the same memory
-  bool offloads_optimizer = false;  ///< see flags_of
+  bool offloads_optimizer = false;  ///< the run has --offload optimizer, which advice then includes too
 };
 template <class Stack>
 inline constexpr StackMemory stack_memory = {.one = Stack::Device::host_memory,
                                              .offloads_optimizer = offloads_optimizer_of<typename Stack::Sharding>};
 
-/// Returns the least share of block inputs in host memory, in whole percents, with which a step fits; empty if it does
-/// not fit with all inputs there. If `fits` is true for a share, it must be true for all larger ones.
-std::optional<double> least_share(FunctionRef<bool(double share)> fits);
-/// Returns the largest share, in whole percents, that fits; 0 if none does. If `fits` is true for a share, it must be
-/// true for all smaller ones.
-double largest_share(FunctionRef<bool(double share)> fits);
-
-/// Returns the flags that `other` has and `now` does not have: "--recompute --offload inputs:0.25". `optimizer`:
-/// whether the run has --offload optimizer, which the flag then includes too.
-std::string flags_of(const UnitOptions& other, const UnitOptions& now, bool optimizer);
-
 /// Returns "; the whole run takes ... of each rank, and would take ... with --recompute, ...", by dry runs of the same
 /// stack. Lists only alternatives that need less memory. `tiling`: the run's tiling; nullptr if it is fixed at compile
 /// time. `pieces`: see step_size. `memory`: bytes of the rank's device, for which the least share of inputs in host
 /// memory is searched; empty if device and host share one memory, in which case no share is offered.
-/// `offloads_optimizer`: see flags_of. `bytes`: makes a dry run with other options, tiling (nullptr: the run's own) and
-/// number of ranks.
+/// `offloads_optimizer`: see StackMemory. `bytes`: makes a dry run with other options, tiling (nullptr: the run's own)
+/// and number of ranks.
 std::string memory_advice(
     const TrainOptions& options, const tiling::RunTimeTiling* tiling, int ranks, int pieces,
     std::optional<std::int64_t> memory, bool offloads_optimizer,
@@ -102,8 +87,7 @@ struct NeededMemory {
   std::int64_t runtime = 0;  ///< part of `bytes` that the process needs in addition to tensors
 };
 
-/// Returns the line of --dry-run that reports whether a step fits into a rank's `memory`. `advice`: memory_advice for a
-/// step that does not fit.
+/// Returns the line of --dry-run on whether a step fits into a rank's `memory`. `advice`: if it does not fit.
 std::string memory_line(std::int64_t memory, const NeededMemory& needed, const std::string& advice);
 /// Returns the error of --dry-run for a step that does not fit into `memory`.
 std::string does_not_fit(std::int64_t memory, std::int64_t needed);
@@ -138,8 +122,7 @@ std::int64_t largest_budget(std::int64_t memory, const UnitOptions& units, Stack
 /// use. Whether the weights fit into the returned bytes is checked later, by the plan.
 std::int64_t left_for_weights(std::int64_t memory, const plan::Plan& step, const UnitOptions& units, StackMemory stack);
 
-/// Prints the policy with the budget that was found for `flag` ("--tiling budget:auto"), and the memory per rank on
-/// which it is based.
+/// Prints the policy with the budget that was found for `flag` ("--tiling budget:auto"), and the memory per rank.
 void print_budget(const char* flag, const std::string& policy, std::int64_t memory);
 
 }  // namespace fsdp::train

@@ -21,12 +21,10 @@
 
 namespace fsdp::train {
 
-/// Sets `parameters` of a step's shapes to those that the step changes, and sets `uses`. `of_unit`: the names of each
-/// unit's parameters.
+/// Sets `parameters` to those that the step changes, and `uses`. `of_unit`: the names of each unit's parameters.
 void set_parameters(report::StepShapes& shapes, GroupList groups, std::span<const std::vector<std::string>> of_unit);
 
-/// Returns the shapes of a step's tensors. `rows`: rows of a stream; `pieces`: pieces of a step. Module: a
-/// ShardedModel.
+/// Returns the shapes of the tensors of a ShardedModel's step. `rows`: of a stream; `pieces`: of a step.
 template <class Module>
 report::StepShapes step_shapes(Module& module, int pieces, std::int64_t rows) {
   report::StepShapes shapes{.units = module.names().units,

@@ -6,7 +6,6 @@
 #include <concepts>
 #include <cstdint>
 #include <cstdio>
-#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -31,9 +30,8 @@
 #include <tessera/trainer/flags/options.hpp>
 #include <tessera/trainer/report/report.hpp>
 #include <tessera/trainer/run/arguments.hpp>
-#include <tessera/trainer/run/batch_calls.hpp>
-#include <tessera/trainer/run/checkpoint_dir.hpp>
 #include <tessera/trainer/run/engine_of.hpp>
+#include <tessera/trainer/run/feed.hpp>
 #include <tessera/trainer/run/first_weights.hpp>
 #include <tessera/trainer/run/output_files.hpp>
 #include <tessera/trainer/run/planned_step.hpp>
@@ -47,10 +45,10 @@ namespace fsdp::train {
 
 /// Returns the dry run's memory table of a step.
 std::string plan_text(const plan::Plan& step, const std::string& stack, const plan::Request& request);
-/// Returns a line on how many of a model's parameters are trained; empty if all are.
-std::string parameters_text(std::int64_t all, std::int64_t trained);
-/// Returns a line for each parameter group: the values that it sets, and the number of its tensors and weights.
-std::string groups_text(std::span<const OptimizerGroup> groups, std::span<const Unit> units);
+/// Returns a line on how many of a model's parameters are trained, unless all are, and one for each parameter group:
+/// the values that it sets, and the number of its tensors and weights.
+std::string parameters_text(std::int64_t all, std::int64_t trained, std::span<const OptimizerGroup> groups,
+                            std::span<const Unit> units);
 
 /// Prints the planned memory of a step per rank (--dry-run), its schedule (--print-schedule), or both. Does not
 /// allocate this memory, and starts no ranks. Refuses a folder whose weights the run would refuse. Returns the exit
@@ -84,8 +82,8 @@ int describe(TrainOptions options, const FlagSet& flags, const ShardingOf<Model>
     const plan::Plan planned = plan::dry_run(step.model, step.sharding, step.tiling, step.request, optimizer);
     if (const int pieces = sharding::facts_of(step.sharding).pieces; pieces > 0)
       print(report::rounds_text(pieces, ranks, options.sequence.ranks) + "\n");
-    print(parameters_text(parameter_count(step.model), trained_count(step.model)));
-    print(groups_text(options.units.groups, units_of(step.model)));
+    print(parameters_text(parameter_count(step.model), trained_count(step.model), options.units.groups,
+                          units_of(step.model)));
     print(plan::tiling_text(step.model, step.tiling, step.request));
     if (!planned.residency.holds.empty()) print(report::residency_text(planned.residency) + "\n");
     print(plan_text(planned, Stack::name(step.sharding), step.request));
@@ -97,9 +95,7 @@ int describe(TrainOptions options, const FlagSet& flags, const ShardingOf<Model>
       const std::int64_t given = parse_bytes("memory", *options.memory);
       std::string advice;
       if (needed.bytes > given) {
-        std::optional<std::int64_t> apart;  // memory of a device separate from the host
-        if constexpr (!Stack::Device::host_memory) apart = given - needed.runtime;
-        advice = memory_advice(options, step, optimizer, apart);
+        advice = memory_advice(options, step, optimizer, [&] { return given - needed.runtime; });
         status = comm::ExitStatus::bad_input;
       }
       print(memory_line(given, needed, advice) + "\n");
@@ -119,10 +115,8 @@ int train(const TrainOptions& given, const FlagSet& flags, const ShardingOf<Mode
   using Comm = typename Model::Stack::Comm;
   validate_constants(optimizer);
   validate(given.launch);
-  if (given.dry_run || given.print_schedule) {
-    return describe<Model>(given, flags, asked, tiling, optimizer);
-  }
-  require_apart(given, files_of(flags));
+  if (given.dry_run || given.print_schedule) return describe<Model>(given, flags, asked, tiling, optimizer);
+  require_apart(given, flags.files());
   return launch<Comm>(given.launch, [&](Comm& communicator) -> int {
     agree_on_run(communicator, flags, policy_texts<typename Model::Stack>(asked, tiling),
                  given_text(given.model) + optimizer_lines(optimizer));
@@ -155,9 +149,7 @@ int train(const TrainOptions& given, const FlagSet& flags, const ShardingOf<Mode
                                                           step.tiling, optimizer, watch, size);
       return TrainingRun(engine, options, watch, std::move(dir)).run();
     } catch (const MemoryError& error) {
-      std::optional<std::int64_t> apart;  // memory of a device separate from the host
-      if constexpr (!Comm::Device::host_memory) apart = memory();
-      throw MemoryError(error.what() + memory_advice(options, step, optimizer, apart));
+      throw MemoryError(error.what() + memory_advice(options, step, optimizer, memory));
     }
   });
 }

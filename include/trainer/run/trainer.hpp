@@ -7,8 +7,8 @@
 #include <tessera/trainer/flags/flags.hpp>
 #include <tessera/trainer/flags/options.hpp>
 #include <tessera/trainer/generate/samples.hpp>
-#include <tessera/trainer/run/checkpoint_dir.hpp>
 #include <tessera/trainer/run/engine_of.hpp>
+#include <tessera/trainer/run/output_files.hpp>
 #include <tessera/trainer/run/run_checkpoints.hpp>
 #include <tessera/trainer/run/run_log.hpp>
 #include <tessera/trainer/run/training_run.hpp>
@@ -31,8 +31,7 @@ class Trainer {
                 step_size(options_, communicator.size(), sharding::facts_of(sharding).pieces)),
         run_(engine_, options_, watch_, CheckpointDir(communicator, options_)) {}
 
-  /// See TrainingRun::run.
-  [[nodiscard]] int run() { return run_.run(); }
+  [[nodiscard]] int run() { return run_.run(); }  ///< see TrainingRun::run
 
  private:
   /// Checks options that a program set itself, without a command line that checks them.

@@ -1,37 +1,45 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The training loop of one rank: steps, console, metrics, held-out losses, samples, checkpoints, signals.
-///
-/// The loop is the same on every rank; only rank 0 prints.
+/// The training loop of one rank: steps, metrics, held-out losses, samples, checkpoints, signals. Only rank 0 prints.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
+#include <deque>
 #include <optional>
-#include <string>
+#include <span>
 #include <utility>
 #include <vector>
 
 #include <tessera/comm/launch/signals.hpp>
 #include <tessera/comm/ranks.hpp>
 #include <tessera/fsdp/checkpoint/folder.hpp>
+#include <tessera/fsdp/device/operations/optimizer.hpp>
+#include <tessera/fsdp/precision/policies.hpp>
 #include <tessera/trainer/flags/options.hpp>
 #include <tessera/trainer/generate/samples.hpp>
-#include <tessera/trainer/run/checkpoint_dir.hpp>
+#include <tessera/trainer/report/metrics.hpp>
 #include <tessera/trainer/run/engine.hpp>
-#include <tessera/trainer/run/queued_steps.hpp>
+#include <tessera/trainer/run/output_files.hpp>
 #include <tessera/trainer/run/run_checkpoints.hpp>
 #include <tessera/trainer/run/run_log.hpp>
+#include <tessera/trainer/run/step_times.hpp>
 #include <tessera/trainer/run/validation.hpp>
 
 namespace fsdp::train {
 
-/// Trains with an engine. `run` is all of `tessera train` except its flags. A step makes only a few calls of the
-/// engine.
+/// Returns the records of parameter groups for a step with this learning rate, except groups with neither their own
+/// learning rate nor their own norm. `norms`: norms of the groups that are clipped separately, in their order.
+std::vector<report::GroupRecord> group_records(std::span<const OptimizerGroup> groups, double lr,
+                                               std::span<const double> norms);
+
+/// Trains with an engine. `run` is all of `tessera train` except its flags. A step makes few calls of the engine.
 class TrainingRun {
  public:
+  using Clock = std::chrono::steady_clock;
+
   /// The references must outlive this object. `dir`: the run's use of --checkpoint-dir.
   TrainingRun(Engine& engine, const TrainOptions& options, const RunWatch& watch, CheckpointDir dir);
-  ~TrainingRun();
 
   /// Returns the exit status: 0, or 128 + the signal that ended the run after a step. Throws DivergedError on all ranks
   /// if a loss, weight or optimizer state is not finite.
@@ -49,21 +57,24 @@ class TrainingRun {
   /// @}
 
  private:
+  /// A step that was enqueued and is not reported. On an asynchronous device a step is reported after the next one was
+  /// enqueued, which therefore still has the old loss scale.
+  struct QueuedStep {
+    std::int64_t number;  ///< number of the step; the first is 1
+    device::StepInputs inputs;
+    Clock::time_point begin;
+  };
+
   bool leads() const { return ranks_.rank() == 0; }
   bool saved() const { return checkpoints_.saved(steps_); }
   bool due(std::int64_t every) const { return every > 0 && steps_ % every == 0 && steps_ < last_step(options_); }
 
   void begin();
   device::StepInputs step(bool more);
-  std::vector<std::string> first_lines(std::vector<std::string> lines) const;
-  checkpoint::TrainerState state() const;
   void report();
   void report_all();
   std::optional<double> validate();
-  std::optional<double> held_out_loss();
-  const char* answer_to_stop() const;
   int stop(int signal);
-  void save_as_asked(std::int64_t asked);
   void save();
   int finish();
 
@@ -76,9 +87,15 @@ class TrainingRun {
   Samples samples_;
   EarlyStop early_stop_;
   RunLog log_;
-  QueuedSteps queued_;
   RunCheckpoints checkpoints_;
-  std::int64_t steps_ = 0;            ///< number of steps enqueued so far
+  std::int64_t steps_ = 0;  ///< number of steps enqueued so far
+  std::deque<QueuedStep> queued_;
+  std::optional<DynamicLossScale> loss_scale_;
+  std::int64_t tokens_ = 0;                      ///< tokens of all ranks in the reported steps
+  std::optional<double> loss_;                   ///< loss of the step reported last
+  std::optional<Clock::time_point> first_done_;  ///< end of the first step of this process
+  Clock::time_point last_done_;  ///< end of the step reported last, from which the next step's time is measured
+  StepMeter meter_;
   std::optional<double> held_out_;    ///< the held-out loss measured last
   std::int64_t validated_step_ = -1;  ///< the step after which it was measured
   std::int64_t saves_asked_ = 0;      ///< number of saves requested by signals that are done

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The mean loss over given samples, and early stopping by held-out losses (--patience).
+/// The mean loss over given samples: for `tessera eval`, and of held-out samples, with early stopping (--patience).
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,10 @@
 #include <tessera/comm/ranks.hpp>
 #include <tessera/fsdp/checkpoint/folder.hpp>
 #include <tessera/fsdp/core/function_ref.hpp>
+#include <tessera/trainer/data/text_source.hpp>
+#include <tessera/trainer/flags/options.hpp>
 #include <tessera/trainer/run/engine.hpp>
+#include <tessera/trainer/run/tokenized_data.hpp>
 
 namespace fsdp::train {
 
@@ -31,7 +34,8 @@ double sum_of_batches(std::span<const double> losses, std::int64_t groups, std::
 
 }  // namespace detail
 
-/// Evaluates the samples and returns their mean loss, which depends on `sequences` and not on the ranks. Collective.
+/// Evaluates the samples and returns their mean loss, which depends on `sequences` and not on the ranks. P groups of
+/// ranks share the sequences; batch n is batch n / P of group n % P. Collective.
 /// All ranks evaluate the same number of batches, since each contains collectives; a rank that has run out of samples
 /// evaluates a batch whose targets are all ignored. `evaluate`: see Engine::evaluate; if it returns a stop signal, all
 /// ranks return early, with `stop` set and no loss. After each batch, `seen` is called with the number of samples seen
@@ -43,8 +47,7 @@ MeanLoss mean_loss(const comm::Ranks& ranks, FunctionRef<HeldOutBatch(std::span<
 /// Tracks the lowest held-out loss. Its state is part of a checkpoint, so that a resumed run stops at the same step.
 class EarlyStop {
  public:
-  /// `patience`: number of consecutive losses without improvement after which the run stops; 0: never, and nothing is
-  /// tracked.
+  /// `patience`: consecutive losses without improvement after which the run stops; 0: never, and nothing is tracked.
   explicit EarlyStop(std::int64_t patience) : patience_(patience) {}
 
   /// The lowest loss so far, as a checkpoint stores it; empty before the first loss, and always if patience is 0.
@@ -71,5 +74,12 @@ class EarlyStop {
   std::int64_t patience_;
   std::optional<checkpoint::BestLoss> best_;
 };
+
+/// Tokenizes the data and opens them. Collective; throws InputError on all ranks, also if ranks read different data.
+OpenData open_eval_data(const comm::Ranks& ranks, const EvalOptions& options, std::int64_t vocabulary);
+
+/// Prints {"loss": mean nats per token, "tokens": ...} over windows of `source`, from which the inference reads.
+/// `pieces`: number of pieces of the strategy's steps. Collective. Throws InputError if the loss is not finite.
+void evaluate(Inference& inference, const EvalOptions& options, const data::TextSource& source, int pieces);
 
 }  // namespace fsdp::train

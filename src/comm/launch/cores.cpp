@@ -154,9 +154,8 @@ void agree_on_cores(const Ranks& ranks) {
                 .ranks_of_process = are_threads ? ranks.size() : 1,
                 .stated = stated.cores};
   own.threads = default_threads(own.has, stated, own.ranks_of_process);
-  const RankCores mine[] = {own};
   std::vector<RankCores> all(masks.size());
-  ranks.gather_bytes(std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all)), {"shared cores"});
+  ranks.gather_bytes(std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(all)), {"shared cores"});
   const auto found = std::ranges::find_if(all, &RankCores::has_less_than_stated);
   const std::lock_guard lock(agreed().mutex);
   agreed().world = ranks.size();

@@ -76,13 +76,9 @@ void add_variable(LaunchedJob& job, const char* variable) {
   job.variables += (job.variables.empty() ? "" : ", ") + std::string(variable);
 }
 
-/// Appends the names of all other variables that would still show several processes if the first were unset.
-void add_others(LaunchedJob& job) {
-  for (const Launcher& launcher : launchers) {
-    if (told_by(launcher) > 1) add_variable(job, launcher.size);
-    if (!tells_all(launcher) && number_in(launcher.rank))
-      add_variable(job, *launcher.here != '\0' ? launcher.here : launcher.rank);
-  }
+template <class... Types>
+bool is_any_of(const std::exception& error) {
+  return ((dynamic_cast<const Types*>(&error) != nullptr) || ...);
 }
 
 }  // namespace
@@ -104,7 +100,12 @@ LaunchedJob launched_job() {
     if (!job.launcher.empty() || least_of(part) <= 1) continue;
     job = {.processes = least_of(part), .rank = number_in(part.rank).value_or(0), .launcher = part.name};
   }
-  if (job.processes > 1) add_others(job);
+  if (job.processes <= 1) return job;
+  for (const Launcher& launcher : launchers) {  // all other variables that would show several if the first were unset
+    if (told_by(launcher) > 1) add_variable(job, launcher.size);
+    if (!tells_all(launcher) && number_in(launcher.rank))
+      add_variable(job, *launcher.here != '\0' ? launcher.here : launcher.rank);
+  }
   return job;
 }
 
@@ -141,13 +142,8 @@ void require_joined(const LaunchedJob& job) {
 
 int exit_status_of(const std::exception& error) {
   if (const auto* const stopped = dynamic_cast<const StoppedError*>(&error)) return 128 + stopped->signal_number();
-  const bool can_be_mended =
-      dynamic_cast<const InputError*>(&error) != nullptr || dynamic_cast<const MemoryError*>(&error) != nullptr;
-  if (can_be_mended) return ExitStatus::bad_input;
-  const bool rank_or_numbers = dynamic_cast<const CollectiveError*>(&error) != nullptr ||
-                               dynamic_cast<const DivergedError*>(&error) != nullptr ||
-                               dynamic_cast<const CorruptionError*>(&error) != nullptr;
-  return rank_or_numbers ? ExitStatus::lost : ExitStatus::failed;
+  if (is_any_of<InputError, MemoryError>(error)) return ExitStatus::bad_input;
+  return is_any_of<CollectiveError, DivergedError, CorruptionError>(error) ? ExitStatus::lost : ExitStatus::failed;
 }
 
 }  // namespace fsdp::comm

@@ -6,6 +6,7 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <charconv>
 #include <csignal>
 #include <cstddef>
 #include <cstdint>
@@ -55,14 +56,7 @@ class Line {
   }
   void add(std::int64_t number) {
     char digits[24];
-    std::size_t at = sizeof(digits);
-    std::uint64_t rest = number < 0 ? 0 - static_cast<std::uint64_t>(number) : static_cast<std::uint64_t>(number);
-    do {
-      digits[--at] = static_cast<char>('0' + rest % 10);
-      rest /= 10;
-    } while (rest != 0);
-    if (number < 0) digits[--at] = '-';
-    add(std::string_view(digits + at, sizeof(digits) - at));
+    add(std::string_view(digits, std::to_chars(digits, digits + sizeof(digits), number).ptr));
   }
   void write_to_stderr() {
     text_[length_++] = '\n';

@@ -3,8 +3,11 @@
 
 #include <unistd.h>
 
+#include <condition_variable>
 #include <csignal>
 #include <cstdio>
+#include <mutex>
+#include <stop_token>
 #include <utility>
 
 #include <tessera/comm/launch/launch.hpp>
@@ -19,23 +22,18 @@ Watchdog::Watchdog(std::string whom, std::chrono::milliseconds limit) {
   sigset_t all, before;  // blocks all signals in the new thread, so that existing threads handle them
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  thread_ = std::thread([this, limit, whom = std::move(whom)] {
-    std::unique_lock lock(mutex_);
-    if (over_.wait_until(lock, deadline_after(std::chrono::steady_clock::now(), limit), [&] { return done_; })) return;
+  thread_ = std::jthread([limit, whom = std::move(whom)](const std::stop_token& stop) {
+    std::mutex mutex;
+    std::unique_lock lock(mutex);
+    std::condition_variable_any over;
+    const auto is_over = [&] { return stop.stop_requested(); };
+    // libstdc++ may return false for a stop that is requested just before it begins to wait.
+    if (over.wait_until(lock, stop, deadline_after(Clock::now(), limit), is_over) || is_over()) return;
     print_text(stderr, message(whom, " waited ", in_seconds(limit), " for the other ranks; the deadline is ",
                                in_seconds(limit), "\n"));
     ::_exit(ExitStatus::lost);
   });
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
-}
-
-Watchdog::~Watchdog() {
-  {
-    const std::lock_guard lock(mutex_);
-    done_ = true;
-  }
-  over_.notify_all();
-  thread_.join();
 }
 
 }  // namespace fsdp::comm

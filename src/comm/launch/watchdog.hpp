@@ -4,8 +4,6 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
-#include <mutex>
 #include <string>
 #include <thread>
 
@@ -16,15 +14,9 @@ namespace fsdp::comm {
 class Watchdog {
  public:
   Watchdog(std::string whom, std::chrono::milliseconds limit);
-  Watchdog(const Watchdog&) = delete;
-  Watchdog& operator=(const Watchdog&) = delete;
-  ~Watchdog();
 
  private:
-  std::mutex mutex_;
-  std::condition_variable over_;
-  bool done_ = false;
-  std::thread thread_;
+  std::jthread thread_;
 };
 
 }  // namespace fsdp::comm

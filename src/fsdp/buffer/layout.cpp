@@ -5,6 +5,7 @@
 #include <functional>
 #include <numeric>
 #include <ostream>
+#include <set>
 #include <utility>
 
 #include <tessera/fsdp/core/checked.hpp>
@@ -15,22 +16,6 @@ namespace fsdp::buffer {
 std::int64_t Run::begin(int rank) const { return std::accumulate(counts.begin(), counts.begin() + rank, full); }
 
 namespace {
-
-/// Throws InputError unless the tensors of an `aligned` group have the offsets that it requires.
-void require_aligned(std::string_view policy, const TensorGroup& group, const Layout& layout) {
-  const std::size_t count = group.aligned ? std::min(layout.offsets.size(), group.tensors.size()) : 0;
-  for (std::size_t i = 0; i < count; ++i) {
-    const bool joins = i > 0 && group.tensors[i].joins_previous;
-    const bool follows =
-        !joins ||
-        layout.offsets[i] == layout.offsets[i - 1] + round_up(group.tensors[i - 1].shape.numel(), element_alignment);
-    require<InputError>(follows && layout.offsets[i] % element_alignment == 0, "layout ", policy, ": '",
-                        group.tensors[i].name, "' starts at element ", layout.offsets[i],
-                        "; steps in pieces need every tensor at a multiple of ", element_alignment,
-                        " elements, and one that joins the previous tensor right behind it, since results would "
-                        "depend on the layout; place it there where TensorGroup::aligned is set");
-  }
-}
 
 /// Adds the parts of a buffer's ranges that are within elements [begin, end) of the buffer. Another buffer stores these
 /// elements from offset `local` on.
@@ -77,8 +62,7 @@ std::vector<TensorRange> Layout::ranges_across(int shard, int replica) const {
 void Layout::cut_across(int ranks) {
   if (ranks > 1)
     for (std::int64_t& size : local_sizes) size = round_up(size, element_alignment * ranks);
-  const bool alike =
-      std::adjacent_find(local_sizes.begin(), local_sizes.end(), std::not_equal_to<>()) == local_sizes.end();
+  const bool alike = std::ranges::adjacent_find(local_sizes, std::not_equal_to<>()) == local_sizes.end();
   across.clear();
   for (std::size_t rank = 0; rank < (alike ? 1 : local_sizes.size()); ++rank) {
     const std::vector<std::int64_t> counts(static_cast<std::size_t>(ranks), local_sizes[rank] / ranks);
@@ -119,6 +103,7 @@ class LayoutCheck {
     check_sizes();
     check_runs();
     check_owners(tensors_in_order());
+    check_alignment();
   }
 
  private:
@@ -218,6 +203,20 @@ class LayoutCheck {
     }
   }
 
+  /// Checks that the tensors of an `aligned` group have the offsets that it requires.
+  void check_alignment() const {
+    for (std::size_t i = 0; group_.aligned && i < layout_.offsets.size(); ++i) {
+      const bool joins = i > 0 && group_.tensors[i].joins_previous;
+      const bool follows =
+          !joins || begin_of(i) == begin_of(i - 1) + round_up(layout_.shapes[i - 1].numel(), element_alignment);
+      require<InputError>(follows && begin_of(i) % element_alignment == 0, "layout ", name_, ": '",
+                          group_.tensors[i].name, "' starts at element ", begin_of(i),
+                          "; steps in pieces need every tensor at a multiple of ", element_alignment,
+                          " elements, and one that joins the previous tensor right behind it, since results would "
+                          "depend on the layout; place it there where TensorGroup::aligned is set");
+    }
+  }
+
   std::string_view name_;
   std::size_t number_;
   const TensorGroup& group_;
@@ -230,10 +229,7 @@ class LayoutCheck {
 std::vector<Layout> detail::build_layouts(std::string_view name, const void* policy, Build build,
                                           std::span<const TensorGroup> groups, std::span<const int> parts) {
   std::vector<Layout> layouts(groups.size());
-  std::vector<int> distinct(parts.begin(), parts.end());
-  std::sort(distinct.begin(), distinct.end());
-  distinct.erase(std::unique(distinct.begin(), distinct.end()), distinct.end());
-  for (const int ranks : distinct) {
+  for (const int ranks : std::set<int>(parts.begin(), parts.end())) {
     if (ranks == 0) continue;
     std::vector<TensorGroup> together;
     for (std::size_t i = 0; i < groups.size(); ++i)
@@ -245,7 +241,6 @@ std::vector<Layout> detail::build_layouts(std::string_view name, const void* pol
     for (std::size_t i = 0; i < groups.size(); ++i) {
       if (parts[i] != ranks) continue;
       LayoutCheck(name, i, groups[i], ranks, *next).run();
-      require_aligned(name, groups[i], *next);
       layouts[i] = std::move(*next++);
     }
   }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <numeric>
 #include <optional>
 #include <utility>
@@ -36,8 +37,7 @@ Layout equal_parts(std::span<const Shape> shapes, int ranks, std::int64_t chunk)
   layout.offsets.assign(shapes.size(), nowhere);
   std::vector<std::size_t> small, large;
   for (std::size_t i = 0; i < shapes.size(); ++i) (shapes[i].numel() < chunk ? small : large).push_back(i);
-  std::stable_sort(small.begin(), small.end(),
-                   [&](std::size_t a, std::size_t b) { return shapes[a].numel() > shapes[b].numel(); });
+  std::ranges::stable_sort(small, std::greater<>(), [&](std::size_t i) { return shapes[i].numel(); });
   const auto placed = [&](std::size_t i) { return layout.offsets[i] != nowhere; };
   std::int64_t end = 0;
   const auto fill = [&](std::int64_t begin, std::int64_t limit) {
@@ -175,10 +175,8 @@ std::vector<Assigned> owned_by(std::span<const TensorGroup> groups, int parts, d
   std::vector<std::size_t> order;
   for (std::size_t i = 0; i < tensors.size(); ++i)
     if (tensors[i].first == i) order.push_back(i);
-  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-    return tensors[a].work != tensors[b].work ? tensors[a].work > tensors[b].work
-                                              : tensors[a].elements > tensors[b].elements;
-  });
+  std::ranges::stable_sort(order, std::greater<>(),
+                           [&](std::size_t i) { return std::pair(tensors[i].work, tensors[i].elements); });
   const double most = static_cast<double>(all);  // upper bound, so that any slack is valid, however large
   const auto limit = static_cast<std::int64_t>(std::min(most, most / parts * (1 + slack)));
   std::vector<Load> loads(static_cast<std::size_t>(parts));

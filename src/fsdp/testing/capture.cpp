@@ -55,7 +55,7 @@ QueuedEvent WorkCapture::record(WorkQueue& queue) {
   event.captured_->clock = part(queue, "an event").clock;
   calls_.push_back({queue.id(), [point = event.captured_](WorkQueue& own, std::size_t) {
                       const std::lock_guard lock(mutex);
-                      point->by_launch.push_back(own.record_now());
+                      point->by_launch.push_back(own.record());
                       recorded.notify_all();
                     }});
   return event;
@@ -72,7 +72,7 @@ void WorkCapture::wait(WorkQueue& queue, const QueuedEvent& event) {
                       recorded.wait(lock, [&] { return point->by_launch.size() > launch; });
                       const QueuedEvent now = point->by_launch[launch];
                       lock.unlock();
-                      waiting.wait_now(now);
+                      waiting.wait(now);
                     }});
 }
 
@@ -80,7 +80,7 @@ void WorkCapture::submit(WorkQueue& queue, const char* operation, std::span<cons
                          const std::function<void(device::Cpu::Stream&)>& work) {
   part(queue, operation).clock.advance(queue.id());
   calls_.push_back({queue.id(), [operation, work, list = std::vector<Access>(accesses.begin(), accesses.end())](
-                                    WorkQueue& own, std::size_t) { own.submit_now(operation, list, work); }});
+                                    WorkQueue& own, std::size_t) { own.submit(operation, list, work); }});
 }
 
 void WorkCapture::launch(WorkQueue& origin) {

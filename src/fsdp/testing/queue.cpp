@@ -19,12 +19,10 @@
 
 namespace fsdp::testing {
 
-bool Clock::join(const Clock& other) {
-  if (knows(other)) return false;
+void Clock::join(const Clock& other) {
   if (other.positions_.size() > positions_.size()) positions_.resize(other.positions_.size());
   for (std::size_t i = 0; i < other.positions_.size(); ++i)
     positions_[i] = std::max(positions_[i], other.positions_[i]);
-  return true;
 }
 
 bool Clock::knows(const Clock& other) const {
@@ -201,7 +199,7 @@ struct WorkQueue::State {
 
   std::uint64_t waited_at = 0;  ///< 1 + the number of operations before the last wait of this queue
   std::size_t point = 0;
-  std::string name, last = "nothing";
+  std::string name;
   std::size_t id;
   Clock clock;
   std::deque<Task> tasks;
@@ -240,23 +238,6 @@ WorkQueue::~WorkQueue() {
 std::size_t WorkQueue::id() const { return state_->id; }
 const std::string& WorkQueue::name() const { return state_->name; }
 
-QueuedEvent WorkQueue::record() {
-  auto* const capture = WorkCapture::of_this_host();
-  return capture != nullptr ? capture->record(*this) : record_now();
-}
-
-void WorkQueue::wait(const QueuedEvent& event) {
-  if (auto* const capture = WorkCapture::of_this_host()) return capture->wait(*this, event);
-  require<Error>(event.captured_ == nullptr, state_->name, " waits for an event of a graph");
-  wait_now(event);
-}
-
-void WorkQueue::submit(const char* operation, std::span<const Access> accesses,
-                       std::function<void(device::Cpu::Stream&)> work) {
-  if (auto* const capture = WorkCapture::of_this_host()) return capture->submit(*this, operation, accesses, work);
-  submit_now(operation, accesses, std::move(work));
-}
-
 WorkGraph WorkQueue::capture(const std::function<void()>& ask) {
   WorkGraph graph;
   graph.kept_ = std::make_shared<WorkCapture>(*this);
@@ -264,7 +245,8 @@ WorkGraph WorkQueue::capture(const std::function<void()>& ask) {
   return graph;
 }
 
-QueuedEvent WorkQueue::record_now() {
+QueuedEvent WorkQueue::record() {
+  if (auto* const capture = WorkCapture::of_this_host()) return capture->record(*this);
   QueuedEvent event;
   event.state_ = std::make_shared<QueuedEvent::State>();
   event.state_->clock = state_->clock;
@@ -281,7 +263,9 @@ QueuedEvent WorkQueue::record_now() {
   return event;
 }
 
-void WorkQueue::wait_now(const QueuedEvent& event) {
+void WorkQueue::wait(const QueuedEvent& event) {
+  if (auto* const capture = WorkCapture::of_this_host()) return capture->wait(*this, event);
+  require<Error>(event.captured_ == nullptr, state_->name, " waits for an event of a graph");
   state_->clock.join(host);
   if (event.state_ == nullptr || event.state_->left_out || state_->clock.knows(event.state_->clock)) return;
   if (event.state_->host == std::this_thread::get_id() && event.state_->number >= 0) state_->note_wait(*event.state_);
@@ -302,24 +286,21 @@ void WorkQueue::synchronize() {
   if (state_->failure) std::rethrow_exception(std::exchange(state_->failure, nullptr));
 }
 
-void WorkQueue::submit_now(const char* operation, std::span<const Access> accesses,
-                           std::function<void(device::Cpu::Stream&)> work) {
+void WorkQueue::submit(const char* operation, std::span<const Access> accesses,
+                       std::function<void(device::Cpu::Stream&)> work) {
+  if (auto* const capture = WorkCapture::of_this_host()) return capture->submit(*this, operation, accesses, work);
   state_->clock.join(host);
   const std::uint64_t position = state_->clock.advance(state_->id);
   const Moment moment{.queue = state_->id, .position = position, .what = state_->name + ": " + operation};
   for (const Access& access : accesses)
     MemoryOrder::instance().touch(access.begin, access.bytes, access.writes, moment, state_->clock);
-  state_->last = operation;
   if (!nothing_runs) state_->push(std::move(work));
 }
 
 void WorkQueue::drain_all() {
   std::unique_lock lock(mutex);
-  idle.wait(lock, [] {
-    for (const State* state : State::all)
-      if (state->done < state->asked) return false;
-    return true;
-  });
+  idle.wait(lock,
+            [] { return std::ranges::all_of(State::all, [](auto* state) { return state->done == state->asked; }); });
 }
 
 void WorkQueue::slow_down(std::chrono::microseconds of_each, std::uint64_t most) {

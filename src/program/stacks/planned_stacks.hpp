@@ -13,7 +13,7 @@
 #include <tessera/fsdp/precision/policies.hpp>
 #include <tessera/fsdp/sequence/ulysses.hpp>
 #include <tessera/tiling/policies.hpp>
-#include <tessera/trainer/run/estimated_step.hpp>
+#include <tessera/trainer/run/planned_step.hpp>
 
 #include "planned_stack.hpp"
 

@@ -26,12 +26,15 @@ std::filesystem::path tokenizer_file(const ChatOptions& options) {
   return *file;
 }
 
+std::string system_message(const ChatOptions& options) {
+  return options.system.empty() ? "" : text::chat_message("system", options.system);
+}
+
 /// Warns if the template does not write the system message, or the user's messages.
 void warn_of_missing_parts(const text::ChatFormat& format, const std::string& system) {
   std::string missing;
   try {
-    const std::string first = system.empty() ? "" : text::chat_message("system", system) + ",";
-    format.prompt("[" + first + text::chat_message("user", "tessera") + "]", &missing);
+    format.prompt("[" + system + (system.empty() ? "" : ",") + text::chat_message("user", "tessera") + "]", &missing);
   } catch (const InputError&) {  // errors of the template are reported when it is used
   }
   if (!missing.empty()) print_warning("chat: " + missing);
@@ -57,10 +60,10 @@ ChatWork ChatWork::of(std::span<const std::int32_t> numbers) {
 
 ChatSession::ChatSession(const ChatOptions& options, std::int64_t vocabulary)
     : format_(tokenizer_file(options), options.chat_template, text::clock_now()), options_(options) {
-  const std::filesystem::path file = tokenizer_file(options);
-  require_vocabulary(format_.tokenizer(), file, vocabulary);
+  require_vocabulary(format_.tokenizer(), tokenizer_file(options), vocabulary);
   warn_of(format_);
-  warn_of_missing_parts(format_, options.system);
+  messages_ = system_message(options);
+  warn_of_missing_parts(format_, messages_);
   for (const std::string& text : options.generate.stop_ids) {
     const std::vector<std::int32_t> ids = parse_ids("stop-ids", text);
     stops_.insert(stops_.end(), ids.begin(), ids.end());
@@ -69,7 +72,6 @@ ChatSession::ChatSession(const ChatOptions& options, std::int64_t vocabulary)
   end_text_ = end.text;
   stops_.insert(stops_.end(), end.tokens.begin(), end.tokens.end());
   never_ = never_drawn(format_.tokenizer(), vocabulary, stops_);
-  if (!options.system.empty()) messages_ = text::chat_message("system", options.system);
 }
 
 bool ChatSession::read_line(std::FILE* in) {
@@ -79,10 +81,9 @@ bool ChatSession::read_line(std::FILE* in) {
     require<InputError>(line.size() < most_line, "chat: a line of more than ", most_line, " bytes");
     line.push_back(static_cast<char>(c));
   }
-  if (line.empty() && std::feof(in) != 0) return false;
-  if (line == "/quit") return false;
+  if (line == "/quit" || (line.empty() && std::feof(in) != 0)) return false;
   if (line == "/reset") {
-    messages_ = options_.system.empty() ? "" : text::chat_message("system", options_.system);
+    messages_ = system_message(options_);
   } else if (line.find_first_not_of(" \t\r") != line.npos) {
     const std::string before = messages_;
     messages_ += (messages_.empty() ? "" : ",") + text::chat_message("user", line);
@@ -98,11 +99,8 @@ void ChatSession::ask() {
   const std::vector<std::int32_t> tokens(ids.begin(), ids.end());
   require<InputError>(!tokens.empty(), "chat: ", format_.name(), " makes no text of the conversation");
   // Reuses the KV cache of the common prefix. The last token is fed again, since its logits are needed.
-  const auto same = static_cast<std::size_t>(
-      std::mismatch(tokens.begin(), tokens.end(), tokens_.begin(), tokens_.begin() + static_cast<std::ptrdiff_t>(fed_))
-          .first -
-      tokens.begin());
-  fed_ = std::min(same, tokens.size() - 1);
+  const auto differs = std::ranges::mismatch(tokens, std::span(tokens_).first(fed_)).in1;
+  fed_ = std::min(static_cast<std::size_t>(differs - tokens.begin()), tokens.size() - 1);
   tokens_ = tokens;
   answer_begin_ = tokens_.size();
   if (static_cast<std::int64_t>(tokens_.size()) > options_.context) {
@@ -134,7 +132,7 @@ void ChatSession::take(std::span<const float> logits) {
   if (fed_ < tokens_.size()) return;  // the prompt is not complete yet
   const double uniform = static_cast<double>(mixed(options_.generate.seed ^ mixed(draws_++)) >> 11) * 0x1p-53;
   const std::int32_t drawn = sample(logits, tokens_, options_.generate.sampling, uniform, never_);
-  if (std::find(stops_.begin(), stops_.end(), drawn) != stops_.end()) return answered(true);
+  if (std::ranges::find(stops_, drawn) != stops_.end()) return answered(true);
   tokens_.push_back(drawn);
   answer_ += decoder_->push(static_cast<text::TokenId>(drawn));
   if (!end_text_.empty() && answer_.ends_with(end_text_)) {

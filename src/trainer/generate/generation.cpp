@@ -2,7 +2,6 @@
 #include <tessera/trainer/generate/generation.hpp>
 
 #include <algorithm>
-#include <filesystem>
 #include <iterator>
 #include <utility>
 
@@ -12,7 +11,6 @@
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/hash.hpp>
 #include <tessera/fsdp/core/terminal_text.hpp>
-#include <tessera/trainer/flags/options.hpp>
 #include <tessera/trainer/generate/model_folder.hpp>
 #include <tessera/trainer/generate/sampling.hpp>
 
@@ -27,31 +25,22 @@ void require_known(std::string_view flag, std::span<const std::int32_t> ids, std
                         ", which is not below the model's vocabulary of ", vocabulary);
 }
 
-std::vector<std::int32_t> bytes_of(std::string_view flag, const std::string& prompt, std::int64_t vocabulary,
-                                   std::string_view instead) {
-  require<InputError>(vocabulary <= byte_values, "--", flag, " is read as bytes, and the model knows ", vocabulary,
-                      " tokens, of which nothing says what text they are; ", instead);
-  std::vector<std::int32_t> tokens;
-  for (const char c : prompt) {
-    tokens.push_back(static_cast<unsigned char>(c));
-    require<InputError>(tokens.back() < vocabulary, "--", flag, " holds byte ", tokens.back(),
-                        ", which is not below the model's vocabulary of ", vocabulary);
-  }
-  return tokens;
-}
-
-/// Returns the random number in [0, 1) for a token of a sequence.
-double uniform(std::uint64_t seed, std::size_t sequence, std::size_t step) {
-  const std::uint64_t place = (static_cast<std::uint64_t>(sequence) << 32) | static_cast<std::uint64_t>(step);
-  return static_cast<double>(mixed(seed ^ mixed(place)) >> 11) * 0x1p-53;
-}
-
 }  // namespace
 
 std::vector<std::int32_t> prompt_tokens(std::string_view flag, const std::string& prompt,
                                         const std::optional<text::Tokenizer>& tokenizer, std::int64_t vocabulary,
                                         std::string_view instead) {
-  if (!tokenizer) return bytes_of(flag, prompt, vocabulary, instead);
+  if (!tokenizer) {
+    require<InputError>(vocabulary <= byte_values, "--", flag, " is read as bytes, and the model knows ", vocabulary,
+                        " tokens, of which nothing says what text they are; ", instead);
+    std::vector<std::int32_t> tokens;
+    for (const char c : prompt) {
+      tokens.push_back(static_cast<unsigned char>(c));
+      require<InputError>(tokens.back() < vocabulary, "--", flag, " holds byte ", tokens.back(),
+                          ", which is not below the model's vocabulary of ", vocabulary);
+    }
+    return tokens;
+  }
   std::vector<text::TokenId> ids = tokenizer->frame().before;
   tokenizer->append_encoded(prompt, false, ids);
   require<InputError>(!ids.empty(), "--", flag, " becomes no token; give a longer one");
@@ -60,18 +49,6 @@ std::vector<std::int32_t> prompt_tokens(std::string_view flag, const std::string
         id < vocabulary, "--", flag, " holds token ", id, " (", shortened(tokenizer->name_of(id).value_or("")),
         "), which is not below the model's vocabulary of ", vocabulary, "; is the tokenizer the model's?");
   return {ids.begin(), ids.end()};
-}
-
-std::optional<text::Tokenizer> prompt_tokenizer(const GenerateOptions& options, std::string& unread) {
-  const std::optional<std::filesystem::path> file = tokenizer_of(options.tokenizer, options.model);
-  if (!file) return std::nullopt;
-  try {
-    return text::Tokenizer::read(*file);
-  } catch (const InputError& error) {
-    if (options.prompt_ids.empty() || !options.tokenizer.empty()) throw;
-    unread = error.what();
-    return std::nullopt;
-  }
 }
 
 Generation::Generation(const GenerateOptions& options, std::int64_t vocabulary,
@@ -111,15 +88,12 @@ Generation::Generation(const GenerateOptions& options, std::int64_t vocabulary,
 }
 
 void Generation::require_positions(std::int64_t positions, std::string_view model) const {
-  require<InputError>(context_ <= positions, "the longest prompt has ",
-                      context_ - std::max<std::int64_t>(new_tokens_, 1) + 1, " tokens, and with --tokens ", new_tokens_,
-                      " the model would read ", context_, ", more than the ", positions, " positions of --model ",
-                      model, "; take fewer --tokens or a shorter prompt");
+  require<InputError>(context_ <= positions, "the longest prompt has ", longest_prompt(), " tokens, and with --tokens ",
+                      new_tokens_, " the model would read ", context_, ", more than the ", positions,
+                      " positions of --model ", model, "; take fewer --tokens or a shorter prompt");
 }
 
-bool Generation::done() const {
-  return std::all_of(sequences_.begin(), sequences_.end(), [](const Sequence& sequence) { return sequence.done(); });
-}
+bool Generation::done() const { return std::ranges::all_of(sequences_, &Sequence::done); }
 
 std::vector<std::int32_t> Generation::window(std::int64_t length) const {
   std::vector<std::int32_t> window(static_cast<std::size_t>(sequences() * length), 0);
@@ -156,9 +130,10 @@ std::vector<std::int32_t> Generation::draw(std::span<const float> logits) const 
   std::vector<std::int32_t> drawn(sequences_.size());
   for (const auto& [i, sequence] : ranges::views::enumerate(sequences_)) {
     if (sequence.done()) continue;
-    const std::size_t step = sequence.tokens.size() + static_cast<std::size_t>(new_tokens_) - sequence.most;
-    drawn[i] =
-        sample(logits.subspan(i * columns, columns), sequence.tokens, sampling_, uniform(seed_, i, step), never_);
+    const std::uint64_t step = sequence.tokens.size() + static_cast<std::size_t>(new_tokens_) - sequence.most;
+    const std::uint64_t place = static_cast<std::uint64_t>(i) << 32 | step;
+    const double uniform = static_cast<double>(mixed(seed_ ^ mixed(place)) >> 11) * 0x1p-53;
+    drawn[i] = sample(logits.subspan(i * columns, columns), sequence.tokens, sampling_, uniform, never_);
   }
   return drawn;
 }

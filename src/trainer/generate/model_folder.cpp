@@ -2,9 +2,7 @@
 #include <tessera/trainer/generate/model_folder.hpp>
 
 #include <algorithm>
-#include <filesystem>
 #include <mutex>
-#include <optional>
 #include <set>
 
 #include <tessera/comm/launch/print.hpp>

@@ -2,10 +2,10 @@
 #include <tessera/trainer/generate/samples.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <filesystem>
 #include <map>
-#include <span>
 #include <utility>
 
 #include <tessera/fsdp/core/error.hpp>
@@ -77,14 +77,13 @@ void SampleText::read_text(const TrainOptions& options, const std::string& model
 void SampleText::begin() {
   count_ = 0;
   text_.clear();
-  if (!tokenizer_) return;
-  decoder_.emplace(*tokenizer_, !chat_);
-  if (chat_) return;
+  if (tokenizer_) decoder_.emplace(*tokenizer_, !chat_);
+  if (!tokenizer_ || chat_) return;
   for (const std::int32_t id : prompt_) (void)decoder_->push(static_cast<text::TokenId>(id));
 }
 
 bool SampleText::push(std::int32_t token) {
-  if (std::find(stops_.begin(), stops_.end(), token) != stops_.end()) return false;
+  if (std::ranges::find(stops_, token) != stops_.end()) return false;
   if (decoder_)
     text_ += decoder_->push(static_cast<text::TokenId>(token));
   else
@@ -106,18 +105,32 @@ std::string SampleText::take() {
 Samples::Samples(const comm::Ranks& ranks, const TrainOptions& options, const std::string& folder,
                  std::int64_t sequences, std::int64_t vocabulary, RowLogits logits)
     : ranks_(ranks), options_(options), sequences_(sequences), logits_(std::move(logits)) {
-  if (options.sample_prompt) read_prompt(folder, vocabulary);
+  if (!options.sample_prompt) return;
+  text_ = read_together(ranks, options.launch.disk_deadline_seconds, "--sample-prompt", [&] {
+    return ranks.rank() == 0 ? std::optional<SampleText>(std::in_place, options, folder, vocabulary) : std::nullopt;
+  });
+  std::vector<std::int32_t> shared(static_cast<std::size_t>(options.seq_len) + 1);  // count, then tokens
+  if (text_) {
+    shared.front() = static_cast<std::int32_t>(text_->prompt().size());
+    std::ranges::copy(text_->prompt(), shared.begin() + 1);
+  }
+  ranks.broadcast(std::as_writable_bytes(std::span(shared)), 0, {"the prompt of samples"});
+  prompt_.assign(shared.begin() + 1, shared.begin() + 1 + shared.front());
 }
-
-Samples::~Samples() = default;
 
 std::optional<report::SampleRecord> Samples::write(std::int64_t step) {
   if (prompt_.empty()) return std::nullopt;
   if (text_) text_->begin();
   std::vector<std::int32_t> tokens(static_cast<std::size_t>(sequences_ * options_.seq_len), 0);
-  std::copy(prompt_.begin(), prompt_.end(), tokens.begin());
+  std::ranges::copy(prompt_, tokens.begin());
   for (auto count = std::ssize(prompt_);; ++count) {
-    const std::array next = next_token(tokens, count);
+    const std::vector<float> logits = logits_(tokens, count - 1);
+    require<DivergedError>(std::ranges::all_of(logits, [](float each) { return std::isfinite(each); }),
+                           "--sample-prompt: the model's logits are not all finite. Lower --lr");
+    const std::span<const std::int32_t> never = text_ ? text_->never() : std::span<const std::int32_t>();
+    std::array<std::int32_t, 2> next = {sample(logits, {}, {.temperature = 0}, 0, never), 0};
+    if (text_) next[1] = text_->push(next[0]) ? 1 : 0;  // whether the text continues
+    ranks_.broadcast(std::as_writable_bytes(std::span(next)), 0, {"a sample's token"});
     if (next[1] == 0) break;
     tokens[static_cast<std::size_t>(count)] = next[0];
   }
@@ -126,31 +139,6 @@ std::optional<report::SampleRecord> Samples::write(std::int64_t step) {
                               .prompt = *options_.sample_prompt,
                               .text = text_->take(),
                               .is_answer = options_.data_format == data::TokenFormat::chat};
-}
-
-void Samples::read_prompt(const std::string& folder, std::int64_t vocabulary) {
-  text_ = read_together(ranks_, options_.launch.disk_deadline_seconds, "--sample-prompt", [&] {
-    return ranks_.rank() == 0 ? std::optional<SampleText>(std::in_place, options_, folder, vocabulary) : std::nullopt;
-  });
-  std::vector<std::int32_t> shared(static_cast<std::size_t>(options_.seq_len) + 1);  // count, then tokens
-  if (text_) {
-    shared.front() = static_cast<std::int32_t>(text_->prompt().size());
-    std::copy(text_->prompt().begin(), text_->prompt().end(), shared.begin() + 1);
-  }
-  ranks_.broadcast(std::as_writable_bytes(std::span(shared)), 0, {"the prompt of samples"});
-  prompt_.assign(shared.begin() + 1, shared.begin() + 1 + shared.front());
-}
-
-/// Computes the token after the first `count` tokens. Returns it, and whether the text continues (1 or 0).
-std::array<std::int32_t, 2> Samples::next_token(const std::vector<std::int32_t>& tokens, std::int64_t count) {
-  const std::vector<float> logits = logits_(tokens, count - 1);
-  require<DivergedError>(std::all_of(logits.begin(), logits.end(), [](float each) { return std::isfinite(each); }),
-                         "--sample-prompt: the model's logits are not all finite. Lower --lr");
-  const std::span<const std::int32_t> never = text_ ? text_->never() : std::span<const std::int32_t>();
-  std::array<std::int32_t, 2> next = {sample(logits, {}, {.temperature = 0}, 0, never), 0};
-  if (text_) next[1] = text_->push(next[0]) ? 1 : 0;
-  ranks_.broadcast(std::as_writable_bytes(std::span(next)), 0, {"a sample's token"});
-  return next;
 }
 
 }  // namespace fsdp::train

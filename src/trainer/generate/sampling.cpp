@@ -5,7 +5,6 @@
 #include <cmath>
 #include <cstddef>
 #include <functional>
-#include <iterator>
 #include <limits>
 #include <numeric>
 
@@ -32,8 +31,8 @@ void penalise(std::vector<double>& scores, std::span<const std::int32_t> seen, d
 
 /// Returns exp(score) of each token, divided by their sum. The greatest score must be 0.
 std::vector<double> softmax(const std::vector<double>& scores) {
-  std::vector<double> result(scores.size());
-  std::transform(scores.begin(), scores.end(), result.begin(), [](double score) { return std::exp(score); });
+  std::vector<double> result = scores;
+  for (double& each : result) each = std::exp(each);
   const double sum = std::accumulate(result.begin(), result.end(), 0.0);
   for (double& each : result) each /= sum;
   return result;
@@ -45,8 +44,8 @@ void keep_top_k(std::vector<double>& scores, std::int64_t k) {
   const auto last = sorted.begin() + static_cast<std::ptrdiff_t>(k - 1);
   std::nth_element(sorted.begin(), last, sorted.end(), std::greater<>());
   const double least = *last;
-  std::replace_if(
-      scores.begin(), scores.end(), [&](double score) { return score < least; }, removed);
+  for (double& score : scores)
+    if (score < least) score = removed;
 }
 
 /// Source: TopPLogitsWarper of transformers, which removes the least likely tokens whose sum is at most 1 - p.
@@ -66,18 +65,12 @@ void keep_top_p(std::vector<double>& scores, double p) {
   }
 }
 
-void keep_min_p(std::vector<double>& scores, double p) {
-  if (p <= 0) return;
-  std::replace_if(
-      scores.begin(), scores.end(), [&](double score) { return std::exp(score) < p; }, removed);
-}
-
 }  // namespace
 
 std::vector<double> probabilities(std::span<const float> logits, std::span<const std::int32_t> seen,
                                   const Sampling& sampling, std::span<const std::int32_t> never) {
   require<InputError>(
-      std::all_of(logits.begin(), logits.end(), [](float logit) { return std::isfinite(logit); }),
+      std::ranges::all_of(logits, [](float logit) { return std::isfinite(logit); }),
       "the model's logits are not all finite, so that no token can be drawn; look at the weights of --model, and of "
       "--adapter where it is given");
   std::vector<double> scores(logits.begin(), logits.end());
@@ -88,14 +81,16 @@ std::vector<double> probabilities(std::span<const float> logits, std::span<const
                       "the tokenizer has no token of the model's vocabulary, so that none can be drawn");
   if (sampling.temperature <= 0) {
     std::vector<double> likeliest(scores.size());
-    likeliest.at(static_cast<std::size_t>(std::distance(scores.begin(), best))) = 1;
+    likeliest.at(static_cast<std::size_t>(best - scores.begin())) = 1;
     return likeliest;
   }
   const double most = *best;
   for (double& score : scores) score = (score - most) / sampling.temperature;
   keep_top_k(scores, sampling.top_k);
   keep_top_p(scores, sampling.top_p);
-  keep_min_p(scores, sampling.min_p);
+  if (sampling.min_p > 0)
+    for (double& score : scores)
+      if (std::exp(score) < sampling.min_p) score = removed;
   return softmax(scores);
 }
 

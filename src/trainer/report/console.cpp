@@ -4,11 +4,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <cmath>
-#include <cstdio>
 #include <filesystem>
 #include <iomanip>
 #include <sstream>
-#include <string_view>
 #include <system_error>
 
 #include <stdio.h>
@@ -62,18 +60,13 @@ std::string target_of(int descriptor) {
   return std::filesystem::read_symlink("/proc/" + process + "/fd/" + std::to_string(descriptor), error).string();
 }
 
-bool launcher_has_terminal(int descriptor) {
-  if (!comm::launched_by_open_mpi()) return true;
-  const std::string target = target_of(descriptor);
-  return target.starts_with("/dev/pts/") || target.starts_with("/dev/tty") || target == "/dev/console";
-}
-
 }  // namespace
 
 ConsoleStyle style_of(std::FILE* stream) {
   const std::string_view term = environment("TERM");
-  const bool dumb = term.empty() || term == "dumb";
-  const bool terminal = ::isatty(::fileno(stream)) == 1 && launcher_has_terminal(::fileno(stream)) && !dumb;
+  const std::string target = comm::launched_by_open_mpi() ? target_of(::fileno(stream)) : "/dev/tty";
+  const bool shown = target.starts_with("/dev/pts/") || target.starts_with("/dev/tty") || target == "/dev/console";
+  const bool terminal = ::isatty(::fileno(stream)) == 1 && shown && !term.empty() && term != "dumb";
   return {.terminal = terminal, .colour = terminal && environment("NO_COLOR").empty()};
 }
 

@@ -45,13 +45,6 @@ void require_same_places(const DigestFile& a, const std::vector<std::size_t>& in
   }
 }
 
-std::vector<std::int64_t> only_in(const DigestFile& a, const DigestFile& b) {
-  std::vector<std::int64_t> steps;
-  for (const auto& [step, bits] : a.steps)
-    if (!b.steps.contains(step)) steps.push_back(step);
-  return steps;
-}
-
 /// Quotes a text as one word of a shell.
 std::string shell_word(std::string_view text) {
   std::string word = "'";
@@ -83,9 +76,12 @@ DigestComparison compare(const DigestFile& a, const DigestFile& b) {
                                   b.name, ": gradients and weights alone are compared"));
   const std::vector<std::size_t> in_a = compared_in(a, streams), in_b = compared_in(b, streams);
   require_same_places(a, in_a, b, in_b);
-  for (const auto& [one, two] : {std::pair(&a, &b), std::pair(&b, &a)})
-    if (const std::vector<std::int64_t> alone = only_in(*one, *two); !alone.empty())
-      found.notes.push_back(message("only ", one->name, " has ", steps_in_words(alone)));
+  for (const auto& [one, two] : {std::pair(&a, &b), std::pair(&b, &a)}) {
+    std::vector<std::int64_t> alone;
+    for (const auto& [step, bits] : one->steps)
+      if (!two->steps.contains(step)) alone.push_back(step);
+    if (!alone.empty()) found.notes.push_back(message("only ", one->name, " has ", steps_in_words(alone)));
+  }
   for (const auto& [step, bits] : a.steps) {
     const auto theirs = b.steps.find(step);
     if (theirs == b.steps.end()) continue;

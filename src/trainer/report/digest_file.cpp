@@ -30,26 +30,18 @@ bool is_same_place(const StepDigest& a, const StepDigest& b) {
   return a.kind == b.kind && a.piece == b.piece && a.name == b.name;
 }
 
-std::optional<std::uint64_t> bits_of(const std::string& text) {
-  return text.size() == 16 ? parsed<std::uint64_t>(text, 16) : std::nullopt;
-}
-
-/// The content of a line with a digest.
-struct ReadDigest {
-  std::int64_t step = 0;
-  StepDigest digest = {};
-};
-std::optional<ReadDigest> digest_in(const Object& line) {
+/// Returns the step and the digest of a line.
+std::optional<std::pair<std::int64_t, StepDigest>> digest_in(const Object& line) {
   const auto step = value_at<std::int64_t>(line, "step");
   const auto kind = value_at<std::string>(line, "kind"), bits = value_at<std::string>(line, "bits");
   if (!step || !kind || !bits) return std::nullopt;
   const auto named = std::ranges::find_if(kinds, [&](Kind each) { return name_of(each) == *kind; });
-  const std::optional<std::uint64_t> value = bits_of(*bits);
+  const auto value = bits->size() == 16 ? parsed<std::uint64_t>(*bits, 16) : std::nullopt;
   if (named == kinds.end() || !value) return std::nullopt;
   const std::optional<std::string> name = value_at<std::string>(line, "unit");
   const std::optional<int> piece = is_stream(*named) ? value_at<int>(line, "piece") : -1;
   if (!name || !piece) return std::nullopt;
-  return ReadDigest{.step = *step, .digest = {.kind = *named, .piece = *piece, .name = *name, .bits = *value}};
+  return std::pair(*step, StepDigest{.kind = *named, .piece = *piece, .name = *name, .bits = *value});
 }
 
 ConfigValue value_of(const std::string& name, const Object& value) {
@@ -95,7 +87,7 @@ class Reading {
       if (*line.find("event") == "start") begin(where(), line);
       return;
     }
-    const std::optional<ReadDigest> read = digest_in(line);
+    const auto read = digest_in(line);
     if (!read) {
       file_.left_out.push_back(where() + "is no line of a file of digests, or a part of one");
       bad_line_ = true;
@@ -103,19 +95,14 @@ class Reading {
     }
     require<InputError>(begun_, where(), "a digest, and no line before it says of which run; give a file that ",
                         "--digests wrote, from its first line on");
-    // A bad line between two steps may belong to either.
-    damaged_ = damaged_ || bad_line_;
-    if (read->step != step_) {
-      close();
-      damaged_ = bad_line_;
-    }
+    if (read->first != step_) close();
+    damaged_ = damaged_ || bad_line_;  // a bad line between two steps may belong to either
     bad_line_ = false;
-    step_ = read->step;
-    digests_.push_back(read->digest);
+    step_ = read->first;
+    digests_.push_back(read->second);
   }
 
   DigestFile finish() && {
-    damaged_ = damaged_ || bad_line_;
     close();
     const auto leave_out = [&](std::int64_t step, std::size_t count) {
       file_.left_out.push_back(
@@ -141,9 +128,8 @@ class Reading {
 
  private:
   void begin(const std::string& where, const Object& line) {
-    damaged_ = damaged_ || bad_line_;
     close();
-    damaged_ = bad_line_ = false;
+    bad_line_ = false;
     std::optional<DigestStart> start = start_in(line);
     require<InputError>(start.has_value(), where, "does not say which pieces and sizes the digests are of; give files ",
                         "that --digests wrote");
@@ -154,8 +140,9 @@ class Reading {
 
   /// Ends the current step.
   void close() {
+    const bool damaged = std::exchange(damaged_, false) || bad_line_;
     if (digests_.empty()) return;
-    if (damaged_) {
+    if (damaged) {
       file_.steps.erase(step_);
       doubtful_[step_] = std::exchange(digests_, {});
       return;
@@ -209,13 +196,11 @@ std::string other_size(const DigestStart& a, const DigestStart& b) {
 }
 
 std::string json_line(const DigestStart& s) {
-  Object sizes = Object::object();
-  for (const ConfigValue& each : s.sizes) std::visit([&](const auto& value) { sizes[each.name] = value; }, each.value);
   return json_text({{"event", "start"},
                     {"pieces", s.pieces},
                     {"stack", s.stack},
                     {"model", s.model_name},
-                    {"sizes", sizes},
+                    {"sizes", json_of(s.sizes)},
                     {"seed", s.seed},
                     {"world", s.world},
                     {"threads", s.threads},
@@ -266,13 +251,13 @@ void DigestWriter::begin(const DigestStart& start) {
 }
 
 void DigestWriter::write(std::int64_t step, std::span<const StepDigest> digests) {
-  if (path_.empty()) return;
   std::string lines;
   for (const StepDigest& digest : digests) lines += json_line(step, digest) + "\n";
   append(lines);
 }
 
 void DigestWriter::append(const std::string& lines) {
+  if (path_.empty()) return;
   file_ << lines << std::flush;
   require<InputError>(file_.good(), "--digests ", path_.string(), ": cannot be written (is the disk full?)");
 }

@@ -28,7 +28,6 @@ T of(const std::array<T, plan::link_count>& numbers, Link link) {
 
 std::string percent_text(double part) { return decimal_text(100 * part, 1) + " %"; }
 std::string tera_text(double rate) { return estimate_digits(rate * 1e-12) + " TFLOP/s"; }
-std::string rounded_text(double count) { return count_text(static_cast<std::int64_t>(std::llround(count))); }
 
 /// Returns "63.83 GiB per rank; 79.65 GiB are available (15.82 GiB left)".
 std::string need_text(const plan::Need& need, const char* per) {
@@ -85,7 +84,7 @@ std::string estimate_text(const Estimate& estimate, const EstimateTitle& title) 
   text += "\n";
   text += table_row("step", planned_seconds_text(estimate.seconds));
   text += table_row("tokens", message(estimate_digits(estimate.tokens_per_second()), " a second, ",
-                                      rounded_text(estimate.tokens), " a step"));
+                                      count_text(std::llround(estimate.tokens)), " a step"));
   text += table_row("MFU", message(percent_text(estimate.mfu()), " of ", tera_text(estimate.peak), " a rank"));
   if (!title.documents.empty()) text += table_row("documents", title.documents);
   if (estimate.plan.middle_parts > 1)

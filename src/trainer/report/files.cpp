@@ -4,11 +4,9 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
-#include <fstream>
 #include <istream>
 #include <memory>
 #include <sstream>
-#include <string>
 #include <system_error>
 #include <utility>
 
@@ -17,8 +15,6 @@
 #include <unistd.h>
 
 #include <tessera/fsdp/core/error.hpp>
-#include <tessera/fsdp/core/file.hpp>
-#include <tessera/fsdp/core/function_ref.hpp>
 
 #include "../../fsdp/checkpoint/posix.hpp"
 
@@ -57,18 +53,6 @@ std::unique_ptr<std::istream> opened(std::string_view where, const std::filesyst
                       ": cannot be read: ", std::strerror(number));
   return file;
 }
-
-}  // namespace
-
-void read_lines(std::string_view where, const std::filesystem::path& path,
-                FunctionRef<void(std::int64_t number, const std::string& text)> take) {
-  const std::unique_ptr<std::istream> file = opened(where, path);
-  std::string text;
-  for (std::int64_t number = 1; std::getline(*file, text); ++number) take(number, text);
-  require<InputError>(!file->bad(), where, path.string(), ": cannot be read: ", std::strerror(errno));
-}
-
-namespace {
 
 using std::filesystem::path;
 
@@ -110,6 +94,14 @@ void with_part(std::string_view flag, const path& at, FunctionRef<void(checkpoin
 }
 
 }  // namespace
+
+void read_lines(std::string_view where, const std::filesystem::path& path,
+                FunctionRef<void(std::int64_t number, const std::string& text)> take) {
+  const std::unique_ptr<std::istream> file = opened(where, path);
+  std::string text;
+  for (std::int64_t number = 1; std::getline(*file, text); ++number) take(number, text);
+  require<InputError>(!file->bad(), where, path.string(), ": cannot be read: ", std::strerror(errno));
+}
 
 std::ofstream open_to_append(std::string_view flag, const path& at, std::ios::openmode mode) {
   const FileDescriptor fifo = opened_fifo(flag, at);  // while it is open, opening the FIFO again does not wait

@@ -14,9 +14,8 @@
 
 namespace fsdp::report {
 
-/// Calls `take` with each line and its number, counted from 1. A FIFO, such as the shell's <(command), is first read
-/// completely. Throws an InputError that begins with `where` if the file cannot be read, and for a FIFO without a
-/// writer.
+/// Calls `take` with each line and its number, counted from 1. A FIFO, such as <(command), is first read completely.
+/// Throws an InputError that begins with `where` if the file cannot be read, and for a FIFO without a writer.
 void read_lines(std::string_view where, const std::filesystem::path& path,
                 FunctionRef<void(std::int64_t number, const std::string& text)> take);
 
@@ -28,7 +27,8 @@ void read_lines(std::string_view where, const std::filesystem::path& path,
 /// Opens a file or a FIFO for appending. Throws like require_writable.
 std::ofstream open_to_append(std::string_view flag, const std::filesystem::path& path, std::ios::openmode mode = {});
 
-/// Writes the file. Throws an InputError that contains the flag and the path.
+/// Replaces the file completely or not at all: writes it under a temporary name in its folder, also if the path is a
+/// symbolic link. Pipes and devices are written directly. Throws an InputError that contains the flag and the path.
 void write_output(std::string_view flag, const std::filesystem::path& path, std::string_view text);
 
 }  // namespace fsdp::report

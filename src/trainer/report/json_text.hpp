@@ -4,16 +4,25 @@
 #pragma once
 
 #include <string>
+#include <variant>
 
 #include <nlohmann/json.hpp>
 
 #include <tessera/comm/monitor.hpp>
+#include <tessera/fsdp/core/named_values.hpp>
 
 namespace fsdp::report {
 
 /// Returns an object in one line; bytes that are not UTF-8, such as in paths, become U+FFFD.
 inline std::string json_text(const nlohmann::ordered_json& object) {
   return object.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
+
+/// Returns the values by their names.
+inline nlohmann::ordered_json json_of(const ConfigValues& values) {
+  auto object = nlohmann::ordered_json::object();
+  for (const ConfigValue& each : values) std::visit([&](const auto& value) { object[each.name] = value; }, each.value);
+  return object;
 }
 
 /// Returns {axis: {kind: {"calls": ..., "bytes": ...}}}. Axes and kinds without a call are omitted.

@@ -68,16 +68,7 @@ std::string xml_text(const std::string& text) {
     sound = "..." + sound.substr(cut);
   }
   std::string escaped;
-  for (const char c : sound) {
-    if (c == '&')
-      escaped += "&amp;";
-    else if (c == '<')
-      escaped += "&lt;";
-    else if (c == '>')
-      escaped += "&gt;";
-    else
-      escaped += c;
-  }
+  for (const char c : sound) escaped += c == '&' ? "&amp;" : c == '<' ? "&lt;" : c == '>' ? "&gt;" : std::string(1, c);
   return escaped;
 }
 
@@ -248,11 +239,8 @@ std::string lower_panel(const std::vector<PlottedRun>& runs, const Scale& x, dou
 std::vector<double> ticks(double low, double high, int wanted) {
   const double rough = (high - low) / wanted, power = std::pow(10.0, std::floor(std::log10(rough)));
   double step = 10 * power;
-  for (const double times : {1.0, 2.0, 5.0})
-    if (times * power >= rough * 0.999) {
-      step = times * power;
-      break;
-    }
+  for (const double times : {5.0, 2.0, 1.0})
+    if (times * power >= rough * 0.999) step = times * power;
   std::vector<double> found;
   const double first = std::ceil(low / step - 1e-9), last = std::floor(high / step + 1e-9);
   for (double i = first; i <= last && found.size() < 100; ++i) found.push_back(i * step);

@@ -99,11 +99,6 @@ std::string verification_text(std::int64_t every, std::int64_t pieces, std::int6
 
 namespace {
 
-/// Returns "12.3 % more", or "less" for a ratio below 1.
-std::string deviation_text(double ratio) {
-  return decimal_text(100 * std::abs(ratio - 1), 1) + (ratio < 1 ? " % less" : " % more");
-}
-
 /// Returns the measured and the planned time of a step, and the main cause of a large deviation.
 std::string step_text(const SummaryRecord& record) {
   constexpr double explained = 0.25;  // a larger deviation is explained
@@ -115,9 +110,10 @@ std::string step_text(const SummaryRecord& record) {
   std::string text = message("a step took ", seconds_text(step.all), parts(step, seconds_text));
   if (record.planned) {
     const StepTimes& planned = *record.planned;
-    text += message(", ", deviation_text(step.all / planned.all), " than the plan's ",
-                    planned_seconds_text(planned.all), parts(planned, planned_seconds_text));
-    if (std::abs(step.all / planned.all - 1) > explained && step.collectives && planned.collectives) {
+    const double ratio = step.all / planned.all;
+    text += message(", ", decimal_text(100 * std::abs(ratio - 1), 1), ratio < 1 ? " % less" : " % more",
+                    " than the plan's ", planned_seconds_text(planned.all), parts(planned, planned_seconds_text));
+    if (std::abs(ratio - 1) > explained && step.collectives && planned.collectives) {
       const double collectives = *step.collectives - *planned.collectives;
       const double rest = step.all - planned.all - collectives;
       text += std::abs(collectives) > std::abs(rest) ? "; most of it is collectives" : "; most of it is computation";

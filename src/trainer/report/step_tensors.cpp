@@ -34,24 +34,6 @@ std::string piece_name(int piece) {
 
 std::string tensor_name(Kind kind, const std::string& what) { return message(name_of(kind), " of ", what); }
 
-/// Per unit: whether its streams, and whether its parameters, are selected.
-struct Selection {
-  std::vector<bool> streams, parameters;
-};
-
-Selection selection_of(const TensorChoice& choice, const StepShapes& shapes) {
-  const std::vector<bool> all(shapes.units.size(), !choice.unit);
-  Selection chosen{.streams = all, .parameters = all};
-  if (!choice.unit) return chosen;
-  const auto unit = std::ranges::find(shapes.units, *choice.unit);
-  require<InputError>(unit != shapes.units.end(), "--unit ", shortened(*choice.unit), " is no unit of this model; ",
-                      suggestion(*choice.unit, shapes.units));
-  const auto index = static_cast<std::size_t>(unit - shapes.units.begin());
-  chosen.streams[index] = chosen.parameters[index] = true;
-  for (const int used : shapes.uses[index]) chosen.parameters[static_cast<std::size_t>(used)] = true;
-  return chosen;
-}
-
 /// Returns the shortest text that reads back to the same float.
 std::string text_of(float value) {
   std::array<char, 64> text;
@@ -88,50 +70,39 @@ Tensors tensors_of(const std::filesystem::path& folder, const StepDigest& place)
   Tensors found;
   if (!path_exists(path)) return found;
   found.file.emplace(path);
-  if (stream) {
-    if (const std::string name = tensor_name(place.kind, place.name); found.file->find(name) != nullptr)
-      found.names.push_back(name);
-    return found;
-  }
+  const auto add = [&](const std::string& what) {
+    const std::string name = tensor_name(place.kind, what);
+    if (found.file->find(name) != nullptr) found.names.push_back(name);
+  };
+  if (stream) add(place.name);
   for (const auto& [parameter, unit] : found.file->metadata())
-    if (const std::string name = tensor_name(place.kind, parameter);
-        unit == place.name && found.file->find(name) != nullptr)
-      found.names.push_back(name);
+    if (!stream && unit == place.name) add(parameter);
   return found;
 }
 
-/// Finds the largest difference in the tensors that it compares.
-class Largest {
- public:
-  void look_at(const checkpoint::SafetensorsFile& a, const checkpoint::SafetensorsFile& b, const std::string& name) {
-    const checkpoint::TensorInfo &in_a = a.at(name), &in_b = b.at(name);
-    require<InputError>(in_a.shape == in_b.shape, shortened(name), " is ", checkpoint::shape_text(in_a.shape), " in ",
-                        a.path().string(), " and ", checkpoint::shape_text(in_b.shape), " in ", b.path().string());
-    std::vector<float> values_a, values_b;
-    for (std::int64_t begin = 0; begin < in_a.elements; begin += checkpoint::piece_elements) {
-      const std::int64_t count = std::min(checkpoint::piece_elements, in_a.elements - begin);
-      values_a.resize(static_cast<std::size_t>(count));
-      values_b.resize(static_cast<std::size_t>(count));
-      a.read_range(in_a, begin, count, values_a.data());
-      b.read_range(in_b, begin, count, values_b.data());
-      std::int64_t element = begin;
-      for (const auto& [value_a, value_b] : ranges::views::zip(values_a, values_b)) {
-        const double apart = distance(value_a, value_b);
-        if (apart > apart_) {
-          apart_ = apart;
-          found_ = {.tensor = name, .place = place_of(element, in_a.shape), .a = value_a, .b = value_b};
-        }
-        ++element;
+/// Replaces `found` and its distance `most` by a larger difference in one tensor, if there is one.
+void look_at(const checkpoint::SafetensorsFile& a, const checkpoint::SafetensorsFile& b, const std::string& name,
+             double& most, TensorDifference& found) {
+  const checkpoint::TensorInfo &in_a = a.at(name), &in_b = b.at(name);
+  require<InputError>(in_a.shape == in_b.shape, shortened(name), " is ", checkpoint::shape_text(in_a.shape), " in ",
+                      a.path().string(), " and ", checkpoint::shape_text(in_b.shape), " in ", b.path().string());
+  std::vector<float> values_a, values_b;
+  for (std::int64_t begin = 0; begin < in_a.elements; begin += checkpoint::piece_elements) {
+    const std::int64_t count = std::min(checkpoint::piece_elements, in_a.elements - begin);
+    values_a.resize(static_cast<std::size_t>(count));
+    values_b.resize(static_cast<std::size_t>(count));
+    a.read_range(in_a, begin, count, values_a.data());
+    b.read_range(in_b, begin, count, values_b.data());
+    std::int64_t element = begin;
+    for (const auto& [value_a, value_b] : ranges::views::zip(values_a, values_b)) {
+      if (const double apart = distance(value_a, value_b); apart > most) {
+        most = apart;
+        found = {.tensor = name, .place = place_of(element, in_a.shape), .a = value_a, .b = value_b};
       }
+      ++element;
     }
   }
-  /// Returns nothing if all bits are equal.
-  std::optional<TensorDifference> found() const { return apart_ >= 0 ? std::optional(found_) : std::nullopt; }
-
- private:
-  double apart_ = -1;
-  TensorDifference found_;
-};
+}
 
 }  // namespace
 
@@ -139,12 +110,20 @@ StepTensors::StepTensors(std::filesystem::path folder, const TensorChoice& choic
     : folder_(std::move(folder)), piece_(choice.piece), pieces_(shapes.pieces) {
   require<InputError>(!choice.piece || *choice.piece < shapes.pieces, "--piece ", choice.piece.value_or(0),
                       ": a step has pieces 0 to ", shapes.pieces - 1, "; give one of these");
-  const Selection chosen = selection_of(choice, shapes);
+  std::vector<bool> streams_of(shapes.units.size(), !choice.unit), parameters_of = streams_of;  // per unit
+  if (choice.unit) {
+    const auto unit = std::ranges::find(shapes.units, *choice.unit);
+    require<InputError>(unit != shapes.units.end(), "--unit ", shortened(*choice.unit), " is no unit of this model; ",
+                        suggestion(*choice.unit, shapes.units));
+    const auto index = static_cast<std::size_t>(unit - shapes.units.begin());
+    streams_of[index] = parameters_of[index] = true;
+    for (const int used : shapes.uses[index]) parameters_of[static_cast<std::size_t>(used)] = true;
+  }
   const int units = static_cast<int>(shapes.units.size());
   std::vector<NamedShape> streams;
   const auto add = [&](Kind kind, int unit) {
     const auto index = static_cast<std::size_t>(unit);
-    if (!chosen.streams[index]) return;
+    if (!streams_of[index]) return;
     streams_.emplace_back(kind, unit);
     streams.push_back({.name = tensor_name(kind, shapes.units[index]), .shape = shapes.stream});
   };
@@ -154,8 +133,7 @@ StepTensors::StepTensors(std::filesystem::path folder, const TensorChoice& choic
 
   std::vector<NamedShape> parameters;
   std::map<std::string, std::string> metadata;
-  for (const auto& [of_unit, unit, is_chosen] :
-       ranges::views::zip(shapes.parameters, shapes.units, chosen.parameters)) {
+  for (const auto& [of_unit, unit, is_chosen] : ranges::views::zip(shapes.parameters, shapes.units, parameters_of)) {
     if (!is_chosen) continue;
     for (const NamedShape& parameter : of_unit) {
       metadata[parameter.name] = unit;
@@ -188,9 +166,9 @@ std::int64_t StepTensors::bytes() const {
 
 void StepTensors::create() {
   std::error_code error;
-  require<InputError>(!std::filesystem::exists(folder_, error) || std::filesystem::is_empty(folder_, error),
-                      "--tensors ", folder_.string(), ": is not empty; give a new folder");
   made_folder_ = !std::filesystem::exists(folder_, error);
+  require<InputError>(made_folder_ || std::filesystem::is_empty(folder_, error), "--tensors ", folder_.string(),
+                      ": is not empty; give a new folder");
   std::filesystem::create_directories(folder_, error);
   require<InputError>(!error, "--tensors ", folder_.string(), ": cannot be made: ", error.message());
   made_file_ = true;
@@ -229,9 +207,10 @@ std::optional<TensorDifference> largest_difference(const std::filesystem::path& 
                                                    const StepDigest& place) {
   const Tensors in_a = tensors_of(a, place), in_b = tensors_of(b, place);
   if (in_a.names.empty() || in_a.names != in_b.names) return std::nullopt;
-  Largest largest;
-  for (const std::string& name : in_a.names) largest.look_at(*in_a.file, *in_b.file, name);
-  return largest.found();
+  double most = -1;
+  TensorDifference found;
+  for (const std::string& name : in_a.names) look_at(*in_a.file, *in_b.file, name, most, found);
+  return most >= 0 ? std::optional(found) : std::nullopt;  // empty if all bits are equal
 }
 
 std::string in_words(const TensorDifference& difference) {

@@ -2,7 +2,6 @@
 #include <tessera/trainer/report/trace.hpp>
 
 #include <set>
-#include <utility>
 
 #include <range/v3/view/zip.hpp>
 
@@ -62,8 +61,6 @@ Trace::Trace(std::filesystem::path path, std::vector<std::string> lanes)
     : path_(std::move(path)), lanes_(std::move(lanes)) {
   if (on()) fifo_ = require_writable("--trace", path_);
 }
-
-Trace::~Trace() = default;
 
 void Trace::add(TraceEvent event) {
   if (!on()) return;

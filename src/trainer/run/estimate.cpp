@@ -8,7 +8,6 @@
 #include <tessera/comm/launch/launch.hpp>
 #include <tessera/comm/launch/print.hpp>
 #include <tessera/fsdp/core/error.hpp>
-#include <tessera/trainer/report/estimate.hpp>
 #include <tessera/trainer/report/report.hpp>
 #include <tessera/trainer/report/trace.hpp>
 #include <tessera/trainer/run/output_files.hpp>
@@ -20,7 +19,7 @@ void check_plan_flags(const FlagSet& flags, const TrainOptions& options) {
   for (const char* const other : {"dry-run", "print-schedule"})
     require<InputError>(!flags.is_given(other), "--", other, " is for train; leave it out of plan, or call tessera ",
                         "train --", other);
-  if (options.trace) require_apart(options, files_of(flags));
+  if (options.trace) require_apart(options, flags.files());
 }
 
 std::string counted_documents(const TrainOptions& options) {

@@ -6,12 +6,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
-#include <optional>
+#include <filesystem>
 #include <span>
 #include <vector>
 
 #include <tessera/comm/launch/print.hpp>
 #include <tessera/comm/ranks.hpp>
+#include <tessera/fsdp/core/error.hpp>
 #include <tessera/trainer/flags/disk_deadline.hpp>
 #include <tessera/trainer/generate/chat_session.hpp>
 #include <tessera/trainer/generate/generation.hpp>
@@ -22,7 +23,14 @@ namespace fsdp::train {
 PromptInput read_prompt_input(GenerateOptions& options, const FlagSet& flags) {
   validate(flags, options);
   PromptInput input{.set_by_file = apply_generation_config(flags, options)};
-  input.tokenizer = prompt_tokenizer(options, input.unread);
+  const std::optional<std::filesystem::path> file = tokenizer_of(options.tokenizer, options.model);
+  if (!file) return input;
+  try {
+    input.tokenizer = text::Tokenizer::read(*file);
+  } catch (const InputError& error) {
+    if (options.prompt_ids.empty() || !options.tokenizer.empty()) throw;
+    input.unread = error.what();  // prompts of ids do not need the one in the model's folder
+  }
   return input;
 }
 
@@ -64,26 +72,6 @@ void generate(Inference& inference, const GenerateOptions& options, const Prompt
   }
 }
 
-namespace {
-
-/// Returns the logits after the tokens of `work`. `most`: number of tokens in the longest pass.
-std::vector<float> logits_after(Inference& inference, ChatWork work, std::int64_t most) {
-  if (!work.anew) {
-    const std::array position = {static_cast<std::int32_t>(work.position)};
-    return inference.next_logits(work.tokens, position);
-  }
-  const std::array last = {static_cast<std::int64_t>(work.tokens.size()) - 1};
-  work.tokens.resize(static_cast<std::size_t>(most));  // padding; a causal model ignores it
-  return inference.logits(work.tokens, last);
-}
-
-}  // namespace
-
-std::string settle_chat(ChatOptions& options, const FlagSet& flags) {
-  validate_sampling(flags, options.generate);
-  return apply_generation_config(flags, options.generate);
-}
-
 void chat(Inference& inference, ChatOptions options, const std::string& set_by_file) {
   constexpr double thinks_seconds = 1e6;
   const comm::Ranks& ranks = inference.ranks();
@@ -107,7 +95,11 @@ void chat(Inference& inference, ChatOptions options, const std::string& set_by_f
                        [&] { ranks.broadcast(std::as_writable_bytes(std::span(numbers)), 0, {"a chat's tokens"}); });
     ChatWork work = ChatWork::of(numbers);
     if (work.ends) return;
-    const std::vector<float> logits = logits_after(inference, std::move(work), most);
+    const std::array last = {static_cast<std::int64_t>(work.tokens.size()) - 1};
+    const std::array position = {static_cast<std::int32_t>(work.position)};
+    if (work.anew) work.tokens.resize(static_cast<std::size_t>(most));  // padding; a causal model ignores it
+    const std::vector<float> logits =
+        work.anew ? inference.logits(work.tokens, last) : inference.next_logits(work.tokens, position);
     if (leads) session->take(logits);
   }
 }

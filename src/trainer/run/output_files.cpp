@@ -1,18 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tessera/trainer/run/output_files.hpp>
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
-#include <optional>
-#include <string>
+#include <functional>
+#include <set>
 #include <string_view>
 #include <system_error>
 #include <utility>
 
-#include <tessera/fsdp/checkpoint/directory_lock.hpp>
+#include <tessera/comm/launch/print.hpp>
+#include <tessera/fsdp/core/checked.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/trainer/data/data_inputs.hpp>
+#include <tessera/trainer/flags/disk_deadline.hpp>
 
 #include "../../fsdp/checkpoint/step_folders.hpp"
 #include "../../fsdp/core/paths.hpp"
@@ -44,23 +50,19 @@ bool same(const fs::path& a, const fs::path& b) {
   return whole(a) == whole(b) || fs::equivalent(a, b, error);
 }
 
-/// Returns whether a file has the name of a file that models, tokenizers and checkpoints read.
-bool is_of_a_model(const fs::path& path) {
-  constexpr std::array<std::string_view, 12> names = {"config.json",
-                                                      "generation_config.json",
-                                                      "model.safetensors.index.json",
-                                                      "adapter_config.json",
-                                                      "tokenizer.json",
-                                                      "tokenizer_config.json",
-                                                      "special_tokens_map.json",
-                                                      "chat_template.jinja",
-                                                      "added_tokens.json",
-                                                      "trainer.json",
-                                                      "manifest.json",
-                                                      "tokens.json"};
-  const std::string name = path.filename().string();
-  return path.extension() == ".safetensors" || std::ranges::find(names, name) != names.end();
-}
+/// The names of files that models, tokenizers and checkpoints read, besides *.safetensors.
+const std::set<std::string, std::less<>> model_files = {"config.json",
+                                                        "generation_config.json",
+                                                        "model.safetensors.index.json",
+                                                        "adapter_config.json",
+                                                        "tokenizer.json",
+                                                        "tokenizer_config.json",
+                                                        "special_tokens_map.json",
+                                                        "chat_template.jinja",
+                                                        "added_tokens.json",
+                                                        "trainer.json",
+                                                        "manifest.json",
+                                                        "tokens.json"};
 
 void refuse_if(bool is, const char* flag, const std::string& file, const std::string& what) {
   require<InputError>(!is, flag, " ", file, " is ", what, "; give it a file of its own");
@@ -68,9 +70,9 @@ void refuse_if(bool is, const char* flag, const std::string& file, const std::st
 
 /// Throws InputError if `file`, an output file of `flag`, is an input file of the run.
 void require_unread_by_run(const char* flag, const std::string& file, const TrainOptions& options,
-                           std::span<const ReadFile> read) {
+                           std::span<const std::string> configs) {
   const auto refuse = [&](bool is, const std::string& what) { refuse_if(is, flag, file, what); };
-  require_unread(flag, file, read);
+  require_unread(flag, file, configs);
   for (const std::string& path : data::parse_data(options.data).paths) {
     refuse(same(file, path), "a file of --data");
     refuse(path_exists(file) && folder_exists(path) && is_in(file, path), "in the folder of --data " + path);
@@ -84,23 +86,39 @@ void require_unread_by_run(const char* flag, const std::string& file, const Trai
   for (const auto& [of, path] : named) {
     if (path.empty() || !path_exists(path) || !path_exists(file)) continue;
     refuse(same(file, path), message("the file of ", of));
-    refuse(folder_exists(path) && is_in(file, path) && is_of_a_model(file), message("a file of ", of, " ", path));
+    const bool of_a_model =
+        fs::path(file).extension() == ".safetensors" || model_files.contains(fs::path(file).filename().string());
+    refuse(folder_exists(path) && is_in(file, path) && of_a_model, message("a file of ", of, " ", path));
   }
+}
+
+constexpr const char* flag_prefix = "--checkpoint-dir ";
+
+/// Throws InputError if a run that does not resume would write among the steps of another run, or if a step's name
+/// belongs to something other than a folder: a checkpoint could not replace it.
+void require_unused(const TrainOptions& options) {
+  const std::string& dir = *options.checkpoint_dir;
+  std::filesystem::path newest;
+  std::int64_t step = -1;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(dir, error)) {
+    const std::int64_t its = checkpoint::step_of(entry.path().filename().string());
+    require<InputError>(its < 0 || entry.is_directory(error), "--checkpoint-dir ", dir, ": ", entry.path().string(),
+                        " has a checkpoint's name and is no folder; move it elsewhere, or give another folder");
+    if (its > step) step = its, newest = entry.path();
+  }
+  require<InputError>(options.resume || step < 0, "--checkpoint-dir ", dir,
+                      ": holds checkpoints of another run, up to ", newest.string(),
+                      "; go on with that run by --resume auto, or give this one a folder of its own");
 }
 
 }  // namespace
 
-std::vector<ReadFile> files_of(const FlagSet& flags) {
-  std::vector<ReadFile> files;
-  for (const std::string& path : flags.files()) files.push_back({.flag = "--config", .path = path});
-  return files;
+void require_unread(const char* flag, const std::string& file, std::span<const std::string> configs) {
+  for (const std::string& config : configs) refuse_if(same(file, config), flag, file, "the file of --config");
 }
 
-void require_unread(const char* flag, const std::string& file, std::span<const ReadFile> read) {
-  for (const ReadFile& each : read) refuse_if(same(file, each.path), flag, file, "the file of " + each.flag);
-}
-
-void require_apart(const TrainOptions& options, std::span<const ReadFile> read) {
+void require_apart(const TrainOptions& options, std::span<const std::string> configs) {
   std::error_code error;
   using Written = std::pair<const char*, const std::optional<std::string>*>;
   const std::array<Written, 3> written = {
@@ -110,7 +128,7 @@ void require_apart(const TrainOptions& options, std::span<const ReadFile> read) 
   };
   for (const auto& [flag, file] : written) {
     if (!*file || !is_file(**file)) continue;
-    require_unread_by_run(flag, **file, options, read);
+    require_unread_by_run(flag, **file, options, configs);
     if (!options.checkpoint_dir) continue;
     for (const std::string_view name : {checkpoint::lock_name, checkpoint::latest_name})
       require<InputError>(!same(**file, std::filesystem::path(*options.checkpoint_dir) / name), flag, " ", **file,
@@ -138,6 +156,59 @@ void require_apart(const ReplayRequest& r, const TrainOptions& options) {
   check("--tensors", r.tensors);
   require<InputError>(!r.digests || !r.tensors || !is_in(*r.digests, *r.tensors), "--digests ", r.digests.value_or(""),
                       " is in the folder of --tensors, which has a file of digests anyway; leave one out");
+}
+
+CheckpointDir::CheckpointDir(const comm::Ranks& ranks, const TrainOptions& options) {
+  if (options.metrics || options.digests || options.trace)
+    read_together(ranks, options.launch.disk_deadline_seconds, "--metrics", [&] {
+      if (ranks.rank() == 0) require_apart(options);
+    });
+  if (!options.checkpoint_dir) return;
+  const std::string& dir = *options.checkpoint_dir;
+  with_disk_deadline(ranks, options.launch.disk_deadline_seconds,
+                     message("locking --checkpoint-dir ", dir, " (--disk-deadline)"), [&] {
+                       comm::together(ranks, "--checkpoint-dir", [&] {
+                         if (ranks.rank() != 0) return;
+                         require_writable(dir);
+                         prefixed(flag_prefix, [&] { lock_.emplace(dir, print_warning); });
+                         require_unused(options);
+                       });
+                     });
+}
+
+void CheckpointDir::require_shared(const comm::Ranks& ranks, const TrainOptions& options) const {
+  if (!options.checkpoint_dir) return;
+  const std::string& dir = *options.checkpoint_dir;
+  const std::string text = comm::gather_texts(ranks, lock_ ? lock_->text() : "", "--checkpoint-dir").front();
+  read_together(ranks, options.launch.disk_deadline_seconds, "--checkpoint-dir",
+                [&] { prefixed(flag_prefix, [&] { checkpoint::require_lock_seen(dir, text); }); });
+}
+
+void CheckpointDir::require_held() const {
+  if (lock_) prefixed(flag_prefix, [&] { lock_->require_held(); });
+}
+
+void require_writable(const std::string& checkpoint_dir) {
+  std::error_code error;
+  std::filesystem::path there = std::filesystem::absolute(checkpoint_dir, error);
+  require<InputError>(!std::filesystem::is_symlink(there, error) || path_exists(there), "--checkpoint-dir ",
+                      checkpoint_dir, ": is a symbolic link to ", std::filesystem::read_symlink(there, error).string(),
+                      ", which does not exist; make that folder, or give another");
+  while (!path_exists(there) && there.has_relative_path()) there = there.parent_path();
+  int number = folder_exists(there) ? 0 : ENOTDIR;
+  if (number == 0 && ::access(there.c_str(), W_OK | X_OK) != 0) number = errno;
+  require<InputError>(number == 0, "--checkpoint-dir ", checkpoint_dir, ": cannot be written: ", there.string(), ": ",
+                      std::strerror(number));
+}
+
+void require_room(const TrainOptions& options, const checkpoint::Listing& model,
+                  const checkpoint::OptimizerStates& states, const checkpoint::Warn& warn) {
+  std::int64_t saved = options.checkpoint_every > 0 ? ceil_divide(options.steps, options.checkpoint_every) : 1;
+  if (options.keep > 0) saved = std::min(saved, options.keep + 1);  // the oldest is removed after the newest is saved
+  const auto with_flags = [&](const std::string& text) {
+    if (warn) warn(message("--checkpoint-dir ", text, "; --keep N keeps the newest N"));
+  };
+  prefixed(flag_prefix, [&] { checkpoint::require_room(*options.checkpoint_dir, model, states, saved, with_flags); });
 }
 
 }  // namespace fsdp::train

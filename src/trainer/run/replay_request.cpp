@@ -3,11 +3,8 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdint>
 #include <filesystem>
 #include <set>
-#include <string>
-#include <string_view>
 #include <system_error>
 
 #include <tessera/fsdp/checkpoint/folder.hpp>
@@ -46,6 +43,15 @@ std::string sentence_of(const std::string& name, const std::string& was, const s
   if (name == "build" || name == "device") return differs(name, message(bits, "take that one"));
   if (name == "tiling-plans") return differs("tile plan", message(bits, "take the program that trained it"));
   return differs("--" + name, "; take a checkpoint that was saved with one setting");
+}
+
+constexpr std::string_view prefix = "replay.";
+constexpr std::size_t most_bytes = 16384;  // largest size of an entry; trainer.json may have 64 KiB
+
+std::string absolute(const std::string& path) {
+  std::error_code error;
+  const std::filesystem::path whole = std::filesystem::absolute(path, error);
+  return error ? path : whole.string();
 }
 
 }  // namespace
@@ -113,14 +119,6 @@ void require_one_course(const checkpoint::TrainerState& before, const checkpoint
   refuse(read(after) - read(before) != (after.step - before.step) * batch, "order of the data was begun anew");
 }
 
-std::vector<std::string> checkpoints_before(const std::string& folder, std::int64_t step, const RunRecord& recorded) {
-  std::vector<std::string> paths;
-  const std::string run = value_of(recorded, checkpoint::run_identity);
-  for (const checkpoint::StepFolder& each : checkpoint::step_folders_in(folder))
-    if (each.step < step && (each.run.empty() || each.run == run)) paths.push_back(each.path.string());
-  return paths;
-}
-
 void require_random_start(const ReplayRequest& request, const RunRecord& recorded, std::int64_t candidates) {
   require<InputError>(candidates == 0, "replay: ", request.folder, " has no sound checkpoint before step ",
                       request.step, "; take a step behind one that is");
@@ -128,19 +126,6 @@ void require_random_start(const ReplayRequest& request, const RunRecord& recorde
                       " has no checkpoint before step ", request.step, ", and the run began with weights that it does ",
                       "not hold; take a step behind its first checkpoint");
 }
-
-namespace {
-
-constexpr std::string_view prefix = "replay.";
-constexpr std::size_t most_bytes = 16384;  // largest size of an entry; trainer.json may have 64 KiB
-
-std::string absolute(const std::string& path) {
-  std::error_code error;
-  const std::filesystem::path whole = std::filesystem::absolute(path, error);
-  return error ? path : whole.string();
-}
-
-}  // namespace
 
 bool is_for_replay(std::string_view name) { return name.starts_with(prefix); }
 

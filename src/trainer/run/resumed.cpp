@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <iomanip>
+#include <iterator>
 #include <optional>
 #include <set>
 #include <sstream>
@@ -27,8 +28,7 @@ const std::set<std::string, std::less<>> harmless_in_pieces = {
     "adapter", "blocks-per-unit", "from-scratch", "grad-accum",        "keep-last-block",
     "model",   "recompute",       "stack",        "merge-units-below", "tiling"};
 
-/// Entries that are compared only between runs with pieces; for other runs, the stack's text contains the relevant
-/// part.
+/// Entries that are compared only between runs with pieces; for others, the stack's text has the relevant part.
 constexpr std::array<std::string_view, 7> parts_of_stack = {"build",     "device", "library",     "optimizer-device",
                                                             "precision", "tiling", "tiling-plans"};
 
@@ -42,7 +42,9 @@ std::string subject_of(const std::string& name) {
   return name == "ranks" ? "the number of ranks" : name == "pieces" ? "the number of pieces" : "--" + name;
 }
 
-std::string value_in_words(const std::string& value) { return value.empty() ? "not given" : shortened(value, 400); }
+std::string value_in_words(const std::string& value, const char* none = "not given") {
+  return value.empty() ? none : shortened(value, 400);
+}
 
 std::string change_of(const std::string& name, const std::string& before, const std::string& value) {
   return message(subject_of(name), " was ", value_in_words(before), ", is ", value_in_words(value));
@@ -60,8 +62,7 @@ LrSchedule recorded_schedule(const RunRecord& then, TrainOptions now) {
   return schedule_of(now);
 }
 
-/// Reports if the next step's learning rate differs from the one in the previous run: as a warning if it is above the
-/// last step's rate, else as a line.
+/// Reports a change of the next step's learning rate: as a warning if it is above the last step's, else as a line.
 void compare_rates(const checkpoint::TrainerState& then, const RunRecord& now, const TrainOptions& options,
                    Resumed& resumed) {
   if (then.step == 0 || then.step >= options.steps) return;
@@ -82,23 +83,17 @@ void compare_rates(const checkpoint::TrainerState& then, const RunRecord& now, c
     resumed.lines.push_back("resumed: " + text.str());
 }
 
-struct ChangedGroup {
-  std::string group, before, now;
-};
-
-/// Returns the groups of parameters (--group) in which two records differ.
-std::vector<ChangedGroup> changed_groups(const std::string& before, const std::string& now) {
-  std::map<std::string, ChangedGroup> all;
-  for (const auto& [group, values] : recorded_groups(before)) all[group].before = values;
-  for (const auto& [group, values] : recorded_groups(now)) all[group].now = values;
-  std::vector<ChangedGroup> changed;
-  for (const auto& [group, values] : all)
-    if (values.before != values.now) changed.push_back({group, values.before, values.now});
-  return changed;
+/// Returns the values before and now of the groups of parameters (--group) in which two records differ.
+std::map<std::string, std::pair<std::string, std::string>> changed_groups(const std::string& before,
+                                                                          const std::string& now) {
+  std::map<std::string, std::pair<std::string, std::string>> groups;
+  for (const auto& [group, values] : recorded_groups(before)) groups[group].first = values;
+  for (const auto& [group, values] : recorded_groups(now)) groups[group].second = values;
+  std::erase_if(groups, [](const auto& group) { return group.second.first == group.second.second; });
+  return groups;
 }
 
-/// If `name` determines the last bits of a run with pieces, returns advice how to resume with its previous value
-/// `before`; empty for any other name.
+/// If `name` determines the last bits of a run with pieces, returns advice how to resume with its value `before`.
 std::string to_have_the_same_bits(const std::string& name, const std::string& before, const RunRecord& then,
                                   const RunRecord& now) {
   if (name == "threads") return "resume with --threads " + before;
@@ -115,58 +110,40 @@ std::string to_have_the_same_bits(const std::string& name, const std::string& be
 
 /// Compares the records of two runs with equally many pieces. Adds lines for differences, and reports whether the
 /// resumed run remains bit-identical. Throws InputError for differences that change the last bits of every step.
-class InPieces {
- public:
-  InPieces(std::string prefix, const RunRecord& then, const RunRecord& now)
-      : prefix_(std::move(prefix)), then_(then), now_(now) {}
+struct InPieces {
+  std::string prefix;
+  const RunRecord &then, &now;
+  std::vector<std::string> lines = {};
+  std::string changes = {};  ///< those that change results
 
+  void change(const std::string& text) { changes += (changes.empty() ? "" : "; ") + text; }
   /// `anew`: the data restart, so that results differ in any case.
   void differs(const std::string& name, const std::string& before, const std::string& value, bool anew) {
-    if (anew && name == "tiling-plans") return;  // tile plans follow from the batch
-    if (const std::string then = to_have_the_same_bits(name, before, then_, now_); !then.empty())
-      throw InputError(message(prefix_, sentence_of(name, before, value), ", which changes the last bits; ", then,
-                               ", or leave the pieces out (:pieces=", value_of(now_, "pieces"),
+    const bool plans = name == "tiling-plans";
+    if (anew && plans) return;  // tile plans follow from the batch
+    if (const std::string advice = to_have_the_same_bits(name, before, then, now); !advice.empty()) {
+      const char* const none = plans ? "none" : "not given";
+      const std::string change =
+          name == "threads"
+              ? message("each rank had ", before, before == "1" ? " thread" : " threads", ", and has ", value)
+              : message(subject_of(name), " was ", value_in_words(before, none), ", and is ",
+                        value_in_words(value, none));
+      throw InputError(message(prefix, change, ", which changes the last bits; ", advice,
+                               ", or leave the pieces out (:pieces=", value_of(now, "pieces"),
                                " of --sharding) to go on without the same bits"));
+    }
+    const std::string constant = to_text(LrShape::constant);  // then the rate does not depend on the run's length
     if (harmless_in_pieces.contains(name)) return;
     if (name == "ranks")
-      lines_.push_back("resumed: " + change_of(name, before, value));
-    else if (name != "steps" || !keeps_its_rate())
-      changes_ += (changes_.empty() ? "" : "; ") + change_of(name, before, value);
+      lines.push_back("resumed: " + change_of(name, before, value));
+    else if (name != "steps" || value_of(then, "lr-schedule") != constant || value_of(now, "lr-schedule") != constant)
+      change(change_of(name, before, value));
   }
   /// Reports an entry that this run records and the other did not, because another program or optimizer created it.
   void unrecorded(const std::string& name, const std::string& value) {
-    if (harmless_in_pieces.contains(name)) return;
-    changes_ +=
-        message(changes_.empty() ? "" : "; ", subject_of(name), " was not recorded, is ", value_in_words(value));
+    if (!harmless_in_pieces.contains(name))
+      change(message(subject_of(name), " was not recorded, is ", value_in_words(value)));
   }
-  std::vector<std::string> lines(bool anew) && {
-    if (anew) changes_ += (changes_.empty() ? "" : "; ") + std::string("the order of the data begins anew");
-    lines_.push_back(changes_.empty() ? "resumed: goes on to the bit"
-                                      : "resumed: goes on, not to the bit: " + changes_);
-    return std::move(lines_);
-  }
-
- private:
-  static std::string sentence_of(const std::string& name, const std::string& before, const std::string& value) {
-    if (name == "threads")
-      return message("each rank had ", before, before == "1" ? " thread" : " threads", ", and has ", value);
-    if (name == "tiling-plans")
-      return message("the tile plan was ", plan_in_words(before), ", and is ", plan_in_words(value));
-    return message(subject_of(name), " was ", value_in_words(before), ", and is ", value_in_words(value));
-  }
-  static std::string plan_in_words(const std::string& plan) { return plan.empty() ? "none" : shortened(plan, 400); }
-
-  /// Whether the learning rate of a step does not depend on the length of the run.
-  bool keeps_its_rate() const {
-    const std::string constant = to_text(LrShape::constant);
-    return value_of(then_, "lr-schedule") == constant && value_of(now_, "lr-schedule") == constant;
-  }
-
-  std::string prefix_;
-  const RunRecord& then_;
-  const RunRecord& now_;
-  std::vector<std::string> lines_;
-  std::string changes_;
 };
 
 }  // namespace
@@ -224,7 +201,8 @@ Resumed compare_with(const std::string& path, const checkpoint::TrainerState& th
   if (then.run.empty()) resumed.lines.push_back("resumed: it does not say with which flags it was trained");
   const std::string pieces = value_of(now, "pieces"), pieces_before = value_of(then.run, "pieces");
   std::optional<InPieces> in_pieces;
-  if (pieces == pieces_before && !pieces.empty()) in_pieces.emplace(prefix, then.run, now);
+  if (pieces == pieces_before && !pieces.empty())
+    in_pieces.emplace(InPieces{.prefix = prefix, .then = then.run, .now = now});
   if (pieces != pieces_before && !then.run.empty())
     resumed.lines.push_back(message("resumed: not to the bit: the number of pieces was ",
                                     pieces_before.empty() ? "none" : pieces_before, ", is ",
@@ -246,15 +224,19 @@ Resumed compare_with(const std::string& path, const checkpoint::TrainerState& th
     if (name == "sequence" && unrecorded && value != WholeSequences::name)  // earlier versions had only whole sequences
       differs(name, std::string(WholeSequences::name), value);
     else if (name == "group" && !then.run.empty())  // earlier versions did not record groups
-      for (const ChangedGroup& each : changed_groups(value_of(then.run, name), value))
-        differs("group '" + each.group + "'", each.before, each.now);
+      for (const auto& [group, values] : changed_groups(value_of(then.run, name), value))
+        differs("group '" + group + "'", values.first, values.second);
     else if (before != then.run.end() && before->second != value)
       differs(name, before->second, value);
     else if (unrecorded && in_pieces && name != "sequence")
       in_pieces->unrecorded(name, value);
   }
-  if (in_pieces)
-    for (std::string& line : std::move(*in_pieces).lines(anew)) resumed.lines.push_back(std::move(line));
+  if (in_pieces) {
+    if (anew) in_pieces->change("the order of the data begins anew");
+    std::ranges::move(in_pieces->lines, std::back_inserter(resumed.lines));
+    resumed.lines.push_back(in_pieces->changes.empty() ? "resumed: goes on to the bit"
+                                                       : "resumed: goes on, not to the bit: " + in_pieces->changes);
+  }
   if (!then.run.empty()) compare_rates(then, now, options, resumed);
   if (anew) resumed.position = {.epoch = then.epoch + 1, .index = 0};
   return resumed;

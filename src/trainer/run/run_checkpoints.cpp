@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tessera/trainer/run/run_checkpoints.hpp>
 
+#include <array>
 #include <chrono>
 #include <span>
 #include <system_error>
 #include <utility>
 
 #include <tessera/comm/launch/print.hpp>
-#include <tessera/comm/ranks.hpp>
 #include <tessera/fsdp/core/file.hpp>
 #include <tessera/fsdp/core/hash.hpp>
 #include <tessera/fsdp/core/identity.hpp>
 #include <tessera/fsdp/model_files/load.hpp>
 #include <tessera/trainer/flags/disk_deadline.hpp>
-#include <tessera/trainer/run/checkpoint_dir.hpp>
 #include <tessera/trainer/run/first_weights.hpp>
 #include <tessera/trainer/run/replay_request.hpp>
 
@@ -25,30 +24,25 @@ namespace fsdp::train {
 
 namespace {
 
-/// Returns the record's text for the weights of a folder, which does not depend on the folder's location. Rank 0
-/// samples the files for all ranks. Returns an empty text if the folder does not contain weights.
-std::string weights_text(const comm::Ranks& ranks, const std::string& folder) {
-  constexpr FileSample sample{.whole = 1 << 20, .blocks = 64};
-  const std::string mine = comm::together(ranks, "--model", [&]() -> std::string {
-    if (ranks.rank() != 0) return {};
-    std::map<std::string, std::uint64_t> digests;
-    std::error_code error;
-    for (const auto& entry : std::filesystem::directory_iterator(folder, error))
-      if (entry.path().extension() == ".safetensors" && entry.is_regular_file(error))
-        digests[entry.path().filename().string()] = digest_of_file(entry.path(), sample);
-    if (digests.empty()) return {};
-    std::uint64_t hash = hash_seed;
-    for (const auto& [name, digest] : digests) hash = hashed(hashed(hash, name), static_cast<std::int64_t>(digest));
-    return "the weights of digest " + digest_text(hash);
-  });
-  return comm::gather_texts(ranks, mine, "--model").front();
-}
-
 /// Adds the initial weights of a run to its record, if they are known: the folder of a resumed run may contain only a
-/// config.json.
+/// config.json. The texts do not depend on the folders' locations. Rank 0 samples the files for all ranks.
 void record_first_weights(RunRecord& record, const comm::Ranks& ranks, const TrainOptions& options, bool names_folder) {
   const auto add = [&](const char* key, const std::string& folder) {
-    if (std::string text = weights_text(ranks, folder); !text.empty()) record[key] = std::move(text);
+    const std::string mine = comm::together(ranks, "--model", [&]() -> std::string {
+      if (ranks.rank() != 0) return {};
+      std::map<std::string, std::uint64_t> digests;
+      std::error_code error;
+      for (const auto& entry : std::filesystem::directory_iterator(folder, error))
+        if (entry.path().extension() == ".safetensors" && entry.is_regular_file(error))
+          digests[entry.path().filename().string()] =
+              digest_of_file(entry.path(), FileSample{.whole = 1 << 20, .blocks = 64});
+      if (digests.empty()) return {};
+      std::uint64_t hash = hash_seed;
+      for (const auto& [name, digest] : digests) hash = hashed(hashed(hash, name), static_cast<std::int64_t>(digest));
+      return "the weights of digest " + digest_text(hash);
+    });
+    const std::string text = comm::gather_texts(ranks, mine, "--model").front();
+    if (!text.empty()) record[key] = text;
   };
   if (!names_folder || options.from_scratch) {
     record["model"] = "random weights";
@@ -58,20 +52,42 @@ void record_first_weights(RunRecord& record, const comm::Ranks& ranks, const Tra
   if (!options.model.adapter.empty()) add("adapter", options.model.adapter);
 }
 
-/// Takes the initial weights from the record of the run that is resumed, whatever this run's --model contains.
-void keep_first_weights(RunRecord& record, const RunRecord& then) {
-  for (const char* const key : {"model", "adapter"}) {
-    record.erase(key);
-    if (const auto found = then.find(key); found != then.end()) record.insert(*found);
-  }
-}
-
 /// Returns the identity of a run: new runs with equal flags, model and data write the same checkpoints.
 std::string identity_of(const RunRecord& run) {
   std::uint64_t hash = hash_seed;
   for (const auto& [name, value] : run)
     if (!is_for_replay(name)) hash = hashed(hash, message(name, " = ", value, "\n"));
   return digest_text(hash);
+}
+
+/// Returns the identity of the run that wrote `from`, the checkpoint to resume. If `from` does not contain one, because
+/// an earlier version wrote it, returns the identity in --checkpoint-dir's newest checkpoint, or else `otherwise`.
+/// Throws InputError if --checkpoint-dir has checkpoints of a different run.
+std::string resumed_identity(const TrainOptions& options, const checkpoint::Checkpoint& from,
+                             const std::string& otherwise) {
+  std::string identity = value_of(from.state().run, checkpoint::run_identity);
+  if (options.checkpoint_dir)
+    for (const checkpoint::StepFolder& step : checkpoint::step_folders_in(*options.checkpoint_dir)) {
+      if (identity.empty()) identity = step.run;
+      require<InputError>(step.run.empty() || step.run == identity, "--checkpoint-dir ", *options.checkpoint_dir, ": ",
+                          step.path.string(), " is a checkpoint of another run than ", from.path().string(),
+                          ", which --resume takes; give each run a folder of its own");
+    }
+  return identity.empty() ? otherwise : identity;
+}
+
+/// Returns the folder of --resume; for "auto" the newest intact checkpoint in --checkpoint-dir. Returns nothing if
+/// --resume is not given, or if it is "auto" and the directory has no checkpoints. Throws InputError if the directory
+/// has only damaged checkpoints: silently starting again would look like resuming.
+std::optional<std::filesystem::path> folder_to_resume(const TrainOptions& options, const checkpoint::ReadListing& read,
+                                                      const checkpoint::Warn& warn) {
+  if (!options.resume) return std::nullopt;
+  if (*options.resume != "auto") return *options.resume;
+  const std::string& dir = *options.checkpoint_dir;
+  const std::optional<std::filesystem::path> newest = checkpoint::find_latest(dir, read, warn);
+  require<InputError>(newest.has_value() || !checkpoint::holds_any(dir), "--resume auto: ", dir,
+                      " holds checkpoints and none is complete; mend one, or start in another folder");
+  return newest;
 }
 
 }  // namespace
@@ -104,8 +120,6 @@ RunCheckpoints::RunCheckpoints(Engine& engine, const TrainOptions& options, Chec
       names_folder_(engine.facts().names_folder),
       run_(engine.facts().record) {}
 
-RunCheckpoints::~RunCheckpoints() = default;
-
 void RunCheckpoints::require_folder() {
   dir_.require_shared(ranks_, options_);
   comm::together(ranks_, "--checkpoint-dir", [&] {
@@ -129,22 +143,65 @@ Loaded RunCheckpoints::load() {
 /// Resumes from the newest sound checkpoint. If a rank finds a damaged file while reading, all ranks try an older one.
 Loaded RunCheckpoints::resume() {
   while (const std::optional<checkpoint::Checkpoint> from = open_agreed()) {
-    Resumed found = compare(*from);
-    if (restored(*from)) return resumed(*from, std::move(found));
+    from->check_same_model(model_.listing);
+    record_first_weights(run_, ranks_, options_, names_folder_);
+    Resumed found = compare_with(from->path().string(), from->state(), run_, options_, engine_.facts().training);
+    const std::string identity = comm::together(ranks_, "--checkpoint-dir", [&] {
+      return leads() ? resumed_identity(options_, *from, identity_of(run_)) : std::string();
+    });
+    if (!restored(*from)) continue;
+    checkpoint::TrainerState state = from->state();
+    state.epoch = found.position.epoch;
+    state.index = found.position.index;
+    run_[checkpoint::run_identity] = identity;
+    for (const char* const key : {"model", "adapter"}) {  // the weights that the run began with, not this --model
+      run_.erase(key);
+      if (const auto then = state.run.find(key); then != state.run.end()) run_.insert(*then);
+    }
+    if (leads() && options_.checkpoint_dir && *options_.resume == from->path().string())
+      if (const auto steps = checkpoint::step_folders_in(*options_.checkpoint_dir);
+          !steps.empty() && steps.front().step > state.step)
+        found.lines.push_back(message("resumed: ", *options_.checkpoint_dir, " keeps its later steps, up to ",
+                                      steps.front().step, ", which --resume auto would take"));
+    if (!found.warning.empty()) warn()(found.warning);
+    resumed_from_ = from->path();
+    return {.lines = std::move(found.lines), .resumed = std::move(state)};
   }
-  return fresh(start());
+  Loaded fresh{.lines = start()};
+  fresh.lines.insert(fresh.lines.begin(),
+                     message("--resume auto: ", *options_.checkpoint_dir, " holds no checkpoint; a fresh start"));
+  return fresh;
 }
 
-/// Loads the initial weights from --model's folder; if it has none, initializes them from the seed. Returns messages
-/// for the user.
+/// Records the initial weights of a new run, and loads them from --model's folder, on whose weights all ranks must
+/// agree; if it has none, initializes them from the seed. Returns messages for the user.
 std::vector<std::string> RunCheckpoints::start() {
-  const bool stored = first_weights_are_stored();
+  const std::string &folder = options_.model.name, &adapter = options_.model.adapter;
+  record_first_weights(run_, ranks_, options_, names_folder_);
+  run_.try_emplace("model", "random weights");
+  run_[checkpoint::run_identity] = identity_of(run_);
+  bool stored = false;
+  if (names_folder_) {
+    stored = comm::together(ranks_, "--model",
+                            [&] { return starts_from_folder(options_, true, model_.listing.lora.has_value()); });
+    comm::agree_on_opened(ranks_, message("--model ", folder, stored ? " has weights\n" : " has none\n"));
+  }
   engine_.initialize(options_.seed, stored);
-  if (!stored) return random_lines();
-  const checkpoint::ModelFiles files =
-      open_agreed_model(ranks_, options_.model.name, model_.read_first, warn(), options_.model.adapter);
+  if (!names_folder_) return {};
+  if (!stored)
+    return {options_.from_scratch ? message("weights   random, since --from-scratch leaves those of ", folder,
+                                            adapter.empty() ? "" : " and of ", adapter)
+                                  : message("weights   random, since ", folder, " holds none")};
+  const checkpoint::ModelFiles files = open_agreed_model(ranks_, folder, model_.read_first, warn(), adapter);
   comm::together(ranks_, "--model", [&] { engine_.load(files); });
-  return stored_lines();
+  const std::filesystem::path file = std::filesystem::path(folder) / checkpoint::trainer_name;
+  if (!leads() || !path_exists(file)) return {};
+  std::string step;
+  try {
+    step = message("step ", checkpoint::read_trainer_file(file, {}).state.step, " of ");
+  } catch (const InputError&) {  // resuming from it would report the error
+  }
+  return {message("weights   of ", step, "a run; its optimizer states and its step are not used (--resume uses them)")};
 }
 
 void RunCheckpoints::save(checkpoint::TrainerState state) {
@@ -166,7 +223,7 @@ void RunCheckpoints::save(checkpoint::TrainerState state) {
   with_disk_deadline(ranks_, options_.launch.disk_deadline_seconds,
                      message("saving to --checkpoint-dir ", *options_.checkpoint_dir, " (--disk-deadline)"), [&] {
                        checkpoint::save(save, ranks_, state, [&](checkpoint::Save& file) { engine_.write(file); });
-                       if (leads()) remove_older(options_, state.step, spared(state), warn());
+                       if (leads()) remove_older(state);
                        ranks_.barrier({"checkpoint"});
                      });
   path_ = save.path().string();
@@ -179,13 +236,17 @@ checkpoint::Warn RunCheckpoints::warn() const {
   };
 }
 
-std::filesystem::path RunCheckpoints::path_of(std::int64_t step) const {
-  return std::filesystem::path(*options_.checkpoint_dir) / checkpoint::step_name(step);
-}
-
-/// Returns the checkpoints that --keep must not remove: the one resumed from, and the best.
-std::array<std::filesystem::path, 2> RunCheckpoints::spared(const checkpoint::TrainerState& state) const {
-  return {resumed_from_.value_or(""), state.best ? path_of(state.best->step) : std::filesystem::path()};
+/// Removes all checkpoints up to the state's, except the --keep newest, the one resumed from, and the best.
+void RunCheckpoints::remove_older(const checkpoint::TrainerState& state) const {
+  if (options_.keep == 0) return;
+  const std::filesystem::path dir = *options_.checkpoint_dir;
+  const std::array spared = {resumed_from_.value_or(""),
+                             state.best ? dir / checkpoint::step_name(state.best->step) : std::filesystem::path()};
+  try {
+    checkpoint::remove_older(dir, state.step, options_.keep, spared);
+  } catch (const InputError& error) {
+    warn()(error.what());
+  }
 }
 
 /// Opens the checkpoint that rank 0 chooses on every rank, so that all ranks use the same one. Returns nothing if
@@ -209,73 +270,8 @@ std::optional<checkpoint::Checkpoint> RunCheckpoints::open_agreed() {
   return from;
 }
 
-/// Compares the run of a checkpoint with this one.
-Resumed RunCheckpoints::compare(const checkpoint::Checkpoint& from) {
-  from.check_same_model(model_.listing);
-  record_first_weights(run_, ranks_, options_, names_folder_);
-  Resumed found = compare_with(from.path().string(), from.state(), run_, options_, engine_.facts().training);
-  found.identity = comm::together(ranks_, "--checkpoint-dir", [&] {
-    return leads() ? resumed_identity(options_, from, identity_of(run_)) : std::string();
-  });
-  return found;
-}
-
-/// Applies a checkpoint's state to this run.
-Loaded RunCheckpoints::resumed(const checkpoint::Checkpoint& from, Resumed found) {
-  checkpoint::TrainerState state = from.state();
-  state.epoch = found.position.epoch;
-  state.index = found.position.index;
-  run_[checkpoint::run_identity] = found.identity;
-  keep_first_weights(run_, state.run);
-  if (leads())
-    if (std::string line = later_steps(options_, from); !line.empty()) found.lines.push_back(std::move(line));
-  if (!found.warning.empty()) warn()(found.warning);
-  resumed_from_ = from.path();
-  return {.lines = std::move(found.lines), .resumed = std::move(state)};
-}
-
-/// Returns the message that --resume auto found no checkpoint, followed by the lines of `start`.
-Loaded RunCheckpoints::fresh(std::vector<std::string> lines) const {
-  lines.insert(lines.begin(),
-               message("--resume auto: ", *options_.checkpoint_dir, " holds no checkpoint; a fresh start"));
-  return {.lines = std::move(lines)};
-}
-
-/// Records the initial weights of a new run. Returns whether --model's folder has weights, on which all ranks must
-/// agree.
-bool RunCheckpoints::first_weights_are_stored() {
-  record_first_weights(run_, ranks_, options_, names_folder_);
-  run_.try_emplace("model", "random weights");
-  run_[checkpoint::run_identity] = identity_of(run_);
-  if (!names_folder_) return false;
-  const bool stored = comm::together(
-      ranks_, "--model", [&] { return starts_from_folder(options_, names_folder_, model_.listing.lora.has_value()); });
-  comm::agree_on_opened(ranks_, message("--model ", options_.model.name, stored ? " has weights\n" : " has none\n"));
-  return stored;
-}
-
-std::vector<std::string> RunCheckpoints::random_lines() const {
-  const std::string &folder = options_.model.name, &adapter = options_.model.adapter;
-  if (!names_folder_) return {};
-  return {options_.from_scratch ? message("weights   random, since --from-scratch leaves those of ", folder,
-                                          adapter.empty() ? "" : " and of ", adapter)
-                                : message("weights   random, since ", folder, " holds none")};
-}
-
-/// If --model's folder is a checkpoint, returns a line about the parts of it that the run does not use.
-std::vector<std::string> RunCheckpoints::stored_lines() const {
-  const std::filesystem::path file = std::filesystem::path(options_.model.name) / checkpoint::trainer_name;
-  if (!leads() || !path_exists(file)) return {};
-  std::string step;
-  try {
-    step = message("step ", checkpoint::read_trainer_file(file, {}).state.step, " of ");
-  } catch (const InputError&) {  // resuming from it would report the error
-  }
-  return {message("weights   of ", step, "a run; its optimizer states and its step are not used (--resume uses them)")};
-}
-
-/// Reads the side files to copy into checkpoints: the files of --tokenizer first, then those of the resumed checkpoint,
-/// then those of --model's folder.
+/// Reads the side files to copy into checkpoints: of --tokenizer first, then of the resumed checkpoint, then of
+/// --model.
 void RunCheckpoints::read_side_files() {
   if (!leads() || !options_.checkpoint_dir) return;
   if (resumed_from_) side_files_ = checkpoint::read_side_files(*resumed_from_, warn());

@@ -3,9 +3,9 @@
 
 #include <cstdio>
 #include <filesystem>
+#include <optional>
 
 #include <tessera/comm/launch/print.hpp>
-#include <tessera/comm/ranks.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/trainer/flags/learning_rate.hpp>
 #include <tessera/trainer/report/report.hpp>
@@ -27,18 +27,16 @@ void RunWatch::after(const sharding::Task& task, const device::BytesByKind& held
 
 RunLog::RunLog(const comm::Ranks& ranks, const TrainOptions& options, std::string_view unit)
     : ranks_(ranks), options_(options), unit_(unit) {}
-RunLog::~RunLog() = default;
 
 void RunLog::open() {
-  comm::together(ranks_, "--metrics", [&] {
-    if (speaks() && options_.metrics) metrics_ = report::Metrics(*options_.metrics);
-  });
-  comm::together(ranks_, "--digests", [&] {
-    if (speaks() && options_.digests) digests_ = report::DigestWriter(*options_.digests);
-  });
-  comm::together(ranks_, "--tensorboard", [&] {
-    if (speaks() && options_.tensorboard) tensorboard_ = report::TensorBoard(*options_.tensorboard);
-  });
+  const auto open_file = [&]<class File>(std::string_view flag, const std::optional<std::string>& path, File& file) {
+    comm::together(ranks_, flag, [&] {
+      if (speaks() && path) file = File(*path);
+    });
+  };
+  open_file("--metrics", options_.metrics, metrics_);
+  open_file("--digests", options_.digests, digests_);
+  open_file("--tensorboard", options_.tensorboard, tensorboard_);
 }
 
 template <class Record>
@@ -55,53 +53,40 @@ void RunLog::begin(const report::StartRecord& record, const std::string& text, s
                           " of --lr ", options_.lr, "; take a shorter one, or more steps"));
   write(record);
   digests_.begin(report::digest_start(record, options_.grad_accum));
-  console_.emplace(stdout, report::style_of(stdout), record.first_step, last_step(options_), options_.log_every, unit_);
-  console_->line(text);
-  for (const std::string& each : lines) console_->line(each);
+  console_ = report::Console(stdout, report::style_of(stdout), record.first_step, last_step(options_),
+                             options_.log_every, unit_);
+  console_.line(text);
+  for (const std::string& each : lines) console_.line(each);
 }
 
 void RunLog::step(const report::StepRecord& record) {
   write(record);
-  if (console_) console_->step(record);
+  console_.step(record);
 }
-
-void RunLog::digests(std::int64_t step, std::span<const StepDigest> digests) { digests_.write(step, digests); }
 
 void RunLog::held_out(const report::ValidationRecord& record, std::string_view unit) {
   write(record);
-  finish();
-  line(message("step ", record.step, "  held-out loss ", record.validation_loss, unit.empty() ? "" : " ", unit,
-               " over ", record.tokens, " targets"));
+  console_.finish();
+  console_.line(message("step ", record.step, "  held-out loss ", record.validation_loss, unit.empty() ? "" : " ", unit,
+                        " over ", record.tokens, " targets"));
 }
 
 void RunLog::sample(const report::SampleRecord& record) {
   write(record);
-  line(message("step ", record.step, "  sample: ", record.whole()));
+  console_.line(message("step ", record.step, "  sample: ", record.whole()));
 }
 
 void RunLog::end(const report::SummaryRecord& record) {
   write(record);
-  finish();
-  line(report::summary_text(record));
+  console_.finish();
+  console_.line(report::summary_text(record));
 }
 
 void RunLog::stopped(const std::string& sentence) {
   if (!speaks()) return;
-  finish();
-  line(sentence);
+  console_.finish();
+  console_.line(sentence);
   if (!report::are_one(stdout, stderr)) print_sentence(sentence);
-}
-
-void RunLog::line(const std::string& text) {
-  if (console_) console_->line(text);
-}
-
-void RunLog::progress(const std::string& text) {
-  if (console_) console_->progress(text);
-}
-
-void RunLog::finish() {
-  if (console_) console_->finish();
 }
 
 }  // namespace fsdp::train

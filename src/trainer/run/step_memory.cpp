@@ -5,17 +5,78 @@
 #include <cstddef>
 #include <cstdio>
 #include <limits>
-#include <optional>
-#include <string>
+#include <span>
 
 #include <tessera/comm/launch/print.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/device/memory.hpp>
 #include <tessera/fsdp/plan/cluster.hpp>
-#include <tessera/trainer/flags/flag_values.hpp>
 #include <tessera/trainer/report/report.hpp>
 
 namespace fsdp::train {
+namespace {
+
+constexpr int all = 100;
+
+/// Returns the least number from 1 to `all` for which a condition is true; `all` + 1 if there is none.
+int least_percents(FunctionRef<bool(int percents)> holds) {
+  int least = 1, beyond = all + 1;  // the result is in [least, beyond]
+  while (least < beyond) {
+    const int middle = (least + beyond) / 2;
+    if (holds(middle))
+      beyond = middle;
+    else
+      least = middle + 1;
+  }
+  return least;
+}
+
+/// Returns the least share of block inputs in host memory, in whole percents, with which a step fits; empty if it does
+/// not fit with all inputs there. If `fits` is true for a share, it must be true for all larger ones.
+std::optional<double> least_share(FunctionRef<bool(double share)> fits) {
+  const int percents = least_percents([&](int number) { return fits(number / double{all}); });
+  return percents > all ? std::nullopt : std::optional(percents / double{all});
+}
+
+/// Returns the flags that `other` has and `now` does not have: "--recompute --offload inputs:0.25".
+std::string flags_of(const UnitOptions& other, const UnitOptions& now, bool optimizer) {
+  std::string text = other.recompute && !now.recompute ? "--recompute" : "";
+  if (other.offload_inputs > now.offload_inputs)
+    text += (text.empty() ? "--offload " : " --offload ") +
+            to_text(OffloadFlag{.optimizer = optimizer, .inputs = other.offload_inputs});
+  return text;
+}
+
+struct Found {
+  std::int64_t budget = 0;                                        ///< the largest budget that fits; 0: none fits
+  std::int64_t least = std::numeric_limits<std::int64_t>::max();  ///< least peak bytes of all budgets that were tried
+};
+
+Found search(std::int64_t memory, FunctionRef<std::int64_t(const tiling::RunTimeTiling&)> peak) {
+  Found found;
+  const auto fits = [&](const tiling::RunTimeTiling& tiling) {
+    const std::int64_t bytes = peak(tiling);
+    found.least = std::min(found.least, bytes);
+    return bytes <= memory;
+  };
+  std::int64_t low = 0, high = std::max<std::int64_t>(memory, 1);
+  if (fits(tiling::Untiled{})) low = found.budget = high;
+  while (high - low > std::max<std::int64_t>(low / 256, 1)) {
+    const std::int64_t middle = low + (high - low) / 2;
+    try {
+      const bool is_enough = fits(tiling::RunTimeTiling::budget(middle));
+      if (is_enough) found.budget = middle;
+      (is_enough ? low : high) = middle;
+    } catch (const InputError&) {
+      low = middle;  // the budget is too small; any other error would have been thrown by the untiled run
+    }
+  }
+  return found;
+}
+
+std::string bytes_in_words(std::int64_t bytes) { return message(bytes, " (", report::bytes_text(bytes), ")"); }
+
+}  // namespace
 
 void check_memory(const TrainOptions& options, bool has_auto_budget, const std::string& tiling) {
   require<InputError>(!options.memory || has_auto_budget || options.dry_run, "--memory ", options.memory.value_or(""),
@@ -34,43 +95,6 @@ std::int64_t given_memory(const TrainOptions& options, std::string_view device) 
 std::int64_t least_memory(const comm::Ranks& ranks, std::int64_t memory, const char* what) {
   ranks.reduce(std::span<std::int64_t>(&memory, 1), comm::Reduction::min, {what});
   return memory;
-}
-
-namespace {
-
-constexpr int all = 100;
-
-/// Returns the least number from 1 to `all` for which a condition is true; `all` + 1 if there is none.
-int least_percents(FunctionRef<bool(int percents)> holds) {
-  int least = 1, beyond = all + 1;  // the result is in [least, beyond]
-  while (least < beyond) {
-    const int middle = (least + beyond) / 2;
-    if (holds(middle))
-      beyond = middle;
-    else
-      least = middle + 1;
-  }
-  return least;
-}
-
-}  // namespace
-
-std::optional<double> least_share(FunctionRef<bool(double share)> fits) {
-  const int percents = least_percents([&](int number) { return fits(number / double{all}); });
-  return percents > all ? std::nullopt : std::optional(percents / double{all});
-}
-
-double largest_share(FunctionRef<bool(double share)> fits) {
-  const int kept = least_percents([&](int number) { return number == all || fits((all - number) / double{all}); });
-  return (all - kept) / double{all};
-}
-
-std::string flags_of(const UnitOptions& other, const UnitOptions& now, bool optimizer) {
-  std::string text = other.recompute && !now.recompute ? "--recompute" : "";
-  if (other.offload_inputs > now.offload_inputs)
-    text += (text.empty() ? "--offload " : " --offload ") +
-            to_text(OffloadFlag{.optimizer = optimizer, .inputs = other.offload_inputs});
-  return text;
 }
 
 std::string memory_advice(
@@ -143,7 +167,9 @@ std::string does_not_fit(std::int64_t memory, std::int64_t needed) {
 void require_host_memory(double share, std::int64_t memory, FunctionRef<std::int64_t(double share)> host) {
   const std::int64_t needed = host(share);
   if (needed <= memory) return;
-  const double fitting = largest_share([&](double other) { return other < share && host(other) <= memory; });
+  const auto fits = [&](double other) { return other < share && host(other) <= memory; };
+  const int less = least_percents([&](int number) { return number == all || fits((all - number) / double{all}); });
+  const double fitting = (all - less) / double{all};  // 0 if no share fits
   const std::string would_do = fitting > 0 ? message(to_text(OffloadFlag{.inputs = fitting}), " would do, or give ")
                                            : std::string("no share would do; give ");
   throw InputError(message("--offload ", to_text(OffloadFlag{.inputs = share}), ": a rank takes ", needed, " bytes (",
@@ -151,42 +177,6 @@ void require_host_memory(double share, std::int64_t memory, FunctionRef<std::int
                            report::bytes_text(memory), ") for it; ", would_do,
                            "fewer ranks a machine or shorter sequences"));
 }
-
-namespace {
-
-struct Found {
-  std::int64_t budget = 0;                                        ///< the largest budget that fits; 0: none fits
-  std::int64_t least = std::numeric_limits<std::int64_t>::max();  ///< least peak bytes of all budgets that were tried
-};
-
-Found search(std::int64_t memory, FunctionRef<std::int64_t(const tiling::RunTimeTiling&)> peak) {
-  Found found;
-  const auto peak_of = [&](const tiling::RunTimeTiling& tiling) {
-    const std::int64_t bytes = peak(tiling);
-    found.least = std::min(found.least, bytes);
-    return bytes;
-  };
-  const auto budgeted = [&](std::int64_t bytes) -> std::optional<std::int64_t> {
-    try {
-      return peak_of(tiling::RunTimeTiling::budget(bytes));
-    } catch (const InputError&) {
-      return std::nullopt;  // the budget is too small; any other error would have been thrown by the untiled run
-    }
-  };
-  if (peak_of(tiling::Untiled{}) <= memory) return {.budget = std::max<std::int64_t>(memory, 1), .least = found.least};
-  std::int64_t low = 0, high = std::max<std::int64_t>(memory, 1);
-  while (high - low > std::max<std::int64_t>(low / 256, 1)) {
-    const std::int64_t middle = low + (high - low) / 2;
-    const std::optional<std::int64_t> bytes = budgeted(middle);
-    if (bytes && *bytes <= memory) found.budget = middle;
-    (!bytes || *bytes <= memory ? low : high) = middle;
-  }
-  return found;
-}
-
-std::string bytes_in_words(std::int64_t bytes) { return message(bytes, " (", report::bytes_text(bytes), ")"); }
-
-}  // namespace
 
 std::int64_t largest_budget(std::int64_t memory, const UnitOptions& units, StackMemory stack,
                             FunctionRef<TakenBytes(const tiling::RunTimeTiling&, const UnitOptions&)> taken) {

@@ -3,12 +3,10 @@
 
 #include <algorithm>
 #include <exception>
-#include <memory>
 #include <utility>
 
 #include <tessera/comm/launch/print.hpp>
 #include <tessera/comm/launch/signals.hpp>
-#include <tessera/comm/ranks.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/terminal_text.hpp>
 #include <tessera/fsdp/training/program.hpp>
@@ -28,26 +26,29 @@ namespace {
 constexpr const char* folder_prefix = "tokens-";
 constexpr const char* conversations_prefix = "conversations-";
 
-/// Returns whether a path is one of the files or folders that rank 0 writes.
-bool was_made(const std::string& path) {
-  const std::string name = std::filesystem::path(path).filename().string();
-  return name.starts_with(folder_prefix) || name.starts_with(conversations_prefix);
-}
 constexpr std::int64_t most_of_bytes = 1024;  // largest vocabulary of a model over bytes, including some special tokens
-
-std::shared_ptr<const TemporaryFolder> make_temporary_folder() {
-  try {
-    return std::make_shared<const TemporaryFolder>(train::temporary_directory(), "tessera-tokens");
-  } catch (const std::exception& error) {
-    throw InputError(message("a temporary folder for tokens: ", error.what(), "; set TMPDIR, or give --token-cache"));
-  }
-}
 
 /// Returns whether the tokens under this path are complete.
 bool is_finished(const std::filesystem::path& made) {
   if (!folder_exists(made)) return path_exists(made);
   const std::optional<data::TokenFolder> folder = data::read_token_folder(made);
   return folder && folder->complete;
+}
+
+/// Returns the path of the tokens of the data called `name`.
+std::filesystem::path cache_for(const TextOptions& options, const TextInputs& inputs, const std::string& name,
+                                TokenizedData& tokens) {
+  if (!options.cache.empty()) return options.cache / std::filesystem::path(name);
+  if (const auto made = inputs.made / std::filesystem::path(name); !inputs.made.empty() && is_finished(made))
+    return made;
+  if (!inputs.cache.empty()) return inputs.cache / std::filesystem::path(name);
+  try {
+    if (!tokens.temporary)
+      tokens.temporary = std::make_shared<const TemporaryFolder>(train::temporary_directory(), "tessera-tokens");
+  } catch (const std::exception& error) {
+    throw InputError(message("a temporary folder for tokens: ", error.what(), "; set TMPDIR, or give --token-cache"));
+  }
+  return tokens.temporary->path() / name;
 }
 
 /// Reports the parts of a path that were not tokenized.
@@ -82,21 +83,43 @@ void encode(const data::ConversationTexts& texts, const std::filesystem::path& f
   }
 }
 
-}  // namespace
-
-TokenizedData::TokenizedData(const TextOptions& options, const TextInputs& inputs) : names_(inputs.data) {
-  const std::optional<std::filesystem::path> file = tokenizer_of(options.tokenizer, inputs.model_folder);
-  if (inputs.format == data::TokenFormat::chat) {
-    encode_conversations(options, inputs, file);
-    return;
+/// Encodes conversations into one file.
+TokenizedData encode_conversations(const TextOptions& options, const TextInputs& inputs, const data::DataNames& names,
+                                   const std::optional<std::filesystem::path>& tokenizer) {
+  require<InputError>(tokenizer.has_value(), "--data-format chat makes tokens of conversations, and there is no ",
+                      "tokenizer.json in --model's folder; name one by --tokenizer");
+  require<InputError>(names.weights.empty(), "--data has weights, which conversations do not know; give the files ",
+                      "without them: each conversation is seen once in each epoch");
+  const std::vector<std::filesystem::path> paths(names.paths.begin(), names.paths.end());
+  const data::ConversationTexts texts(paths, *tokenizer, options.chat_template, options.end_token, options.learn);
+  require_vocabulary(texts.format().tokenizer(), *tokenizer, inputs.vocabulary);
+  warn_of(texts.format());
+  note(paths.front().string(), texts.left_out());
+  TokenizedData tokens;
+  const std::filesystem::path file = cache_for(options, inputs, message(conversations_prefix, texts.made_of()), tokens);
+  tokens.names.paths = {file.string()};
+  if (!path_exists(file)) {
+    encode(texts, file, paths.front().string());
+    print_sentence(message("tokenized the conversations with ", tokenizer->string(), " and ", texts.format().name()));
   }
-  if (inputs.format != data::TokenFormat::automatic) {
-    require<InputError>(options.tokenizer.empty(), "--tokenizer is for text, and --data-format is ",
-                        to_text(inputs.format), "; leave one of them out");
-    return;
+  const data::Conversations conversations(file);
+  for (const std::string& each : conversations.notes()) print_sentence(each);
+  return tokens;
+}
+
+/// Tokenizes text and conversations, unless the cache has their tokens already.
+TokenizedData tokenized(const TextOptions& options, const TextInputs& inputs, data::DataNames names,
+                        data::TokenFormat format) {
+  const std::optional<std::filesystem::path> file = tokenizer_of(options.tokenizer, inputs.model_folder);
+  if (format == data::TokenFormat::chat) return encode_conversations(options, inputs, names, file);
+  TokenizedData tokens{.names = std::move(names)};
+  if (format != data::TokenFormat::automatic) {
+    require<InputError>(options.tokenizer.empty(), "--tokenizer is for text, and --data-format is ", to_text(format),
+                        "; leave one of them out");
+    return tokens;
   }
   if (!file) {
-    for (const std::string& path : names_.paths)
+    for (const std::string& path : tokens.names.paths)
       require<InputError>(inputs.model_folder.empty() || inputs.vocabulary <= most_of_bytes || !data::holds_text(path),
                           "--data ", path, " is text, and ", inputs.model_folder,
                           " has no tokenizer.json; name one by ", "--tokenizer, or say --data-format bytes");
@@ -104,16 +127,16 @@ TokenizedData::TokenizedData(const TextOptions& options, const TextInputs& input
     require_not_given("end-token", !options.end_token.empty(), none);
     require_not_given("text-field", options.field != TextOptions().field, none);
     require_not_given("token-cache", !options.cache.empty(), none);
-    return;
+    return tokens;
   }
   const comm::CatchSignals signals;
   bool named = false;
-  for (std::string& path : names_.paths) {
+  for (std::string& path : tokens.names.paths) {
     if (!data::holds_text(path)) continue;
     data::Tokenizing tokenizing(
         {.inputs = {path}, .tokenizer = *file, .field = options.field, .end_token = options.end_token});
     require_vocabulary(tokenizing.tokenizer(), *file, inputs.vocabulary);
-    const std::filesystem::path folder = cache_for(options, inputs, folder_prefix + tokenizing.made_of());
+    const std::filesystem::path folder = cache_for(options, inputs, folder_prefix + tokenizing.made_of(), tokens);
     report::ByteProgress progress("tokenizing " + path);
     const data::Tokenized made = tokenizing.write(folder, [&](const data::TokenizeProgress& at) {
       signals.throw_if_stopped("ended while tokenizing " + path);
@@ -127,53 +150,26 @@ TokenizedData::TokenizedData(const TextOptions& options, const TextInputs& input
           message("tokenizes the text with ", file->string(), "; each document ends with ", end_text(tokenizing)));
     path = folder.string();
   }
-  constexpr std::string_view tokens = "--data holds tokens; give files of text";
-  require_not_given("text-field", !named && options.field != TextOptions().field, tokens);
-  require_not_given("token-cache", !named && !options.cache.empty(), tokens);
+  constexpr std::string_view has_tokens = "--data holds tokens; give files of text";
+  require_not_given("text-field", !named && options.field != TextOptions().field, has_tokens);
+  require_not_given("token-cache", !named && !options.cache.empty(), has_tokens);
+  return tokens;
 }
 
-void TokenizedData::encode_conversations(const TextOptions& options, const TextInputs& inputs,
-                                         const std::optional<std::filesystem::path>& tokenizer) {
-  require<InputError>(tokenizer.has_value(), "--data-format chat makes tokens of conversations, and there is no ",
-                      "tokenizer.json in --model's folder; name one by --tokenizer");
-  require<InputError>(names_.weights.empty(), "--data has weights, which conversations do not know; give the files ",
-                      "without them: each conversation is seen once in each epoch");
-  const std::vector<std::filesystem::path> paths(names_.paths.begin(), names_.paths.end());
-  const data::ConversationTexts texts(paths, *tokenizer, options.chat_template, options.end_token, options.learn);
-  require_vocabulary(texts.format().tokenizer(), *tokenizer, inputs.vocabulary);
-  warn_of(texts.format());
-  note(paths.front().string(), texts.left_out());
-  const std::filesystem::path file = cache_for(options, inputs, message(conversations_prefix, texts.made_of()));
-  names_ = {.paths = {file.string()}};
-  if (!path_exists(file)) {
-    encode(texts, file, paths.front().string());
-    print_sentence(message("tokenized the conversations with ", tokenizer->string(), " and ", texts.format().name()));
+/// Throws InputError if this rank does not see the tokens that rank 0 wrote.
+data::DataNames seen_here(const std::string& text) {
+  data::DataNames names = data::names_from_text(text);
+  for (const std::string& path : names.paths) {
+    const std::string name = std::filesystem::path(path).filename().string();
+    require<InputError>(
+        path_exists(path) || !(name.starts_with(folder_prefix) || name.starts_with(conversations_prefix)),
+        "rank 0 put tokens into ", path,
+        ", which this rank does not see; give --token-cache a folder that all hosts share");
   }
-  const data::Conversations conversations(file);
-  for (const std::string& each : conversations.notes()) print_sentence(each);
+  return names;
 }
 
-std::filesystem::path TokenizedData::cache_for(const TextOptions& options, const TextInputs& inputs,
-                                               const std::string& name) {
-  if (!options.cache.empty()) return options.cache / std::filesystem::path(name);
-  if (!inputs.made.empty() && is_finished(inputs.made / std::filesystem::path(name)))
-    return inputs.made / std::filesystem::path(name);
-  if (!inputs.cache.empty()) return inputs.cache / std::filesystem::path(name);
-  if (!temporary_) temporary_ = make_temporary_folder();
-  return temporary_->path() / name;
-}
-
-TokenizedData TokenizedData::at(const std::string& text) {
-  TokenizedData data;
-  data.names_ = data::names_from_text(text);
-  for (const std::string& path : data.names_.paths)
-    require<InputError>(path_exists(path) || !was_made(path), "rank 0 put tokens into ", path,
-                        ", which this rank does not see; give --token-cache a folder "
-                        "that all hosts share");
-  return data;
-}
-
-std::string TokenizedData::text() const { return data::to_text(names_); }
+}  // namespace
 
 template <class Options>
 data::TextSource text_of(const Options& options, const data::DataNames& data, double held_out,
@@ -192,36 +188,27 @@ data::TextSource text_of(const Options& options, const data::DataNames& data, do
 template data::TextSource text_of(const TrainOptions&, const data::DataNames&, double, std::int64_t);
 template data::TextSource text_of(const EvalOptions&, const data::DataNames&, double, std::int64_t);
 
-namespace {
-
-/// Tokenizes the data of the options. Rank 0 tokenizes text and owns the files; the other ranks open them.
 template <class Options>
-TokenizedData tokenized(const comm::Ranks& ranks, const Options& options, TextInputs inputs) {
+OpenData open_data(const comm::Ranks& ranks, const Options& options, const TextInputs& inputs, double held_out) {
   const double limit = options.launch.disk_deadline_seconds;
-  const comm::CatchSignals signals;  // on every rank: the ranks that wait for rank 0 end with it
-  inputs.data = data::parse_data(options.data);
-  inputs.format = options.data_format;
-  TokenizedData mine = read_together(ranks, limit, "--data", [&] {
-    return ranks.rank() == 0 ? TokenizedData(options.text, inputs) : TokenizedData();
-  });
-  const std::vector<std::string> texts = comm::gather_texts(ranks, mine.text(), "--data");
-  return comm::together(ranks, "--data", [&] {
-    signals.throw_if_stopped("ended before the data were read");
-    return ranks.rank() == 0 ? std::move(mine) : TokenizedData::at(texts.front());
-  });
-}
-
-}  // namespace
-
-template <class Options>
-OpenData open_data(const comm::Ranks& ranks, const Options& options, TextInputs inputs, double held_out) {
-  const std::int64_t vocabulary = inputs.vocabulary;
-  TokenizedData tokens = tokenized(ranks, options, std::move(inputs));
-  data::TextSource source = read_together(ranks, options.launch.disk_deadline_seconds, "--data",
-                                          [&] { return text_of(options, tokens.names(), held_out, vocabulary); });
+  const data::DataNames names = data::parse_data(options.data);
+  TokenizedData tokens;
+  {
+    const comm::CatchSignals signals;  // on every rank: the ranks that wait for rank 0 end with it
+    tokens = read_together(ranks, limit, "--data", [&] {
+      return ranks.rank() == 0 ? tokenized(options.text, inputs, names, options.data_format) : TokenizedData();
+    });
+    const std::vector<std::string> texts = comm::gather_texts(ranks, data::to_text(tokens.names), "--data");
+    comm::together(ranks, "--data", [&] {
+      signals.throw_if_stopped("ended before the data were read");
+      if (ranks.rank() != 0) tokens.names = seen_here(texts.front());
+    });
+  }
+  data::TextSource source = read_together(ranks, limit, "--data",
+                                          [&] { return text_of(options, tokens.names, held_out, inputs.vocabulary); });
   return {.tokens = std::move(tokens), .source = std::move(source)};
 }
-template OpenData open_data(const comm::Ranks&, const TrainOptions&, TextInputs, double);
-template OpenData open_data(const comm::Ranks&, const EvalOptions&, TextInputs, double);
+template OpenData open_data(const comm::Ranks&, const TrainOptions&, const TextInputs&, double);
+template OpenData open_data(const comm::Ranks&, const EvalOptions&, const TextInputs&, double);
 
 }  // namespace fsdp::train

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tessera/trainer/run/train.hpp>
 
-#include <tessera/trainer/flags/flag_values.hpp>
-
 namespace fsdp::train {
 
 std::string plan_text(const plan::Plan& step, const std::string& stack, const plan::Request& request) {
@@ -18,13 +16,11 @@ std::string plan_text(const plan::Plan& step, const std::string& stack, const pl
                                                      report::bytes_text(step.offloaded_bytes), ")\n");
 }
 
-std::string parameters_text(std::int64_t all, std::int64_t trained) {
-  if (trained == all) return {};
-  return message("trains ", report::count_text(trained), " of ", report::count_text(all), " parameters\n");
-}
-
-std::string groups_text(std::span<const OptimizerGroup> groups, std::span<const Unit> units) {
+std::string parameters_text(std::int64_t all, std::int64_t trained, std::span<const OptimizerGroup> groups,
+                            std::span<const Unit> units) {
   std::string text;
+  if (trained != all)
+    text = message("trains ", report::count_text(trained), " of ", report::count_text(all), " parameters\n");
   for (const OptimizerGroup& group : groups) {
     const std::vector<Parameter> own = parameters_of(group, units);
     std::int64_t weights = 0;

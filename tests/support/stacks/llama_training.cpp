@@ -6,7 +6,7 @@
 
 #include <tessera/fsdp/models/llama.hpp>
 #include <tessera/fsdp/training/training.hpp>
-#include <tessera/trainer/run/batch_calls.hpp>
+#include <tessera/trainer/run/feed.hpp>
 
 #include <data/numbered_source.hpp>
 

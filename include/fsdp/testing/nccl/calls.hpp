@@ -65,19 +65,15 @@ inline std::string refusal_of(const comm::nccl::Call& call, int rank, int size) 
   return "";
 }
 
-inline NcclCalls collectives_of(const NcclCalls& calls) {
-  NcclCalls found;
-  std::copy_if(calls.begin(), calls.end(), std::back_inserter(found),
-               [](const auto& call) { return !point_to_point(call); });
-  return found;
+inline NcclCalls collectives_of(NcclCalls calls) {
+  std::erase_if(calls, point_to_point);
+  return calls;
 }
 
 /// Returns the calls of one kind with one peer, in order.
-inline NcclCalls calls_with(const NcclCalls& calls, comm::nccl::Call::Kind kind, int peer) {
-  NcclCalls found;
-  std::copy_if(calls.begin(), calls.end(), std::back_inserter(found),
-               [&](const auto& call) { return call.kind == kind && call.peer == peer; });
-  return found;
+inline NcclCalls calls_with(NcclCalls calls, comm::nccl::Call::Kind kind, int peer) {
+  std::erase_if(calls, [&](const auto& call) { return call.kind != kind || call.peer != peer; });
+  return calls;
 }
 
 /// Returns a description of two ranks whose calls do not match, and of these calls; empty if all match.

@@ -134,10 +134,7 @@ class NcclDouble {
   static comm::nccl::Comm enter(const std::shared_ptr<World>& world, int rank) {
     ++world->joined;
     ++communicators;
-    auto* const member = new Member;
-    member->world = world;
-    member->rank = rank;
-    return reinterpret_cast<comm::nccl::Comm>(member);
+    return reinterpret_cast<comm::nccl::Comm>(new Member{.world = world, .rank = rank, .parts = {}});
   }
 
   static Result split(comm::nccl::Comm comm, int color, int key, comm::nccl::Comm& made) {
@@ -149,31 +146,25 @@ class NcclDouble {
     return Result::in_progress;
   }
 
-  static void leave(Member* member) {
+  /// Calls before(member), then ends the member when its work is done.
+  static Result leave(comm::nccl::Comm comm, auto before) {
+    Member* const member = &member_of(comm);
+    std::unique_lock lock(mutex_);
+    before(*member);
+    lock.unlock();
     if (member->stream != nullptr) static_cast<Queue*>(member->stream)->synchronize();
-    const std::lock_guard lock(mutex_);
+    lock.lock();
     --communicators;
     delete member;
+    return Result::success;
   }
-
   static Result destroy(comm::nccl::Comm comm) {
-    Member& member = member_of(comm);
-    {
-      const std::lock_guard lock(mutex_);
+    return leave(comm, [](Member& member) {
       if (member.in_group) problem(*member.world, "rank ", member.rank, " destroys a communicator in use");
-    }
-    leave(&member);
-    return Result::success;
+    });
   }
-
   static Result abort(comm::nccl::Comm comm) {
-    Member& member = member_of(comm);
-    {
-      const std::lock_guard lock(mutex_);
-      member.world->aborted.insert(member.rank);
-    }
-    leave(&member);
-    return Result::success;
+    return leave(comm, [](Member& member) { member.world->aborted.insert(member.rank); });
   }
 
   static Result async_error(comm::nccl::Comm comm, Result& state) {
@@ -199,8 +190,7 @@ class NcclDouble {
     const auto& votes = world.splits[member.splits];
     if (static_cast<int>(votes.size()) < world.size) return;
     const auto [color, key] = votes.at(member.rank);
-    int ranks = 0;
-    int rank = 0;
+    int ranks = 0, rank = 0;
     for (const auto& [peer, vote] : votes) {
       if (vote.first != color) continue;
       ++ranks;
@@ -304,8 +294,7 @@ class DoubledNccl : public comm::Nccl<QueuedCpu> {
   DoubledNccl split(int color) { return DoubledNccl(Base::split(color)); }
 
   /// Starts the ranks and calls f(communicator) on each. Returns f's status.
-  template <class F>
-  static int run(int ranks, const comm::Options& options, F f) {
+  static int run(int ranks, const comm::Options& options, auto f) {
     using Double = NcclDouble<QueuedCpu>;
     Double::problems.clear();
     Double::groups.clear();

@@ -32,8 +32,8 @@ class Clock {
     grow(queue);
     return ++positions_[queue];
   }
-  /// Sets the position of every queue to the later one of both clocks. Returns whether any position changed.
-  bool join(const Clock& other);
+  /// Sets the position of every queue to the later one of both clocks.
+  void join(const Clock& other);
   bool knows(const Clock& other) const;
 
  private:
@@ -43,7 +43,6 @@ class Clock {
   std::vector<std::uint64_t> positions_;
 };
 
-/// One operation of a queue.
 struct Moment {
   std::size_t queue = 0;
   std::uint64_t position = 0;
@@ -58,9 +57,7 @@ class MemoryOrder {
 
   /// Records and checks an access: `moment` reads or writes [begin, begin + bytes); `clock` is the clock of its queue.
   void touch(const void* begin, std::int64_t bytes, bool writes, const Moment& moment, const Clock& clock);
-  /// Starts to track an allocated range.
   void watch(const void* begin, std::int64_t bytes);
-  /// Stops tracking a freed range.
   void forget(const void* begin, std::int64_t bytes);
 
   /// Returns descriptions of the races found since the last call, at most a few.
@@ -139,7 +136,6 @@ class WorkQueue {
   /// Throws Error for a call that would break the capture or would silently be omitted from the graph.
   WorkGraph capture(const std::function<void()>& ask);
 
-  /// Waits for all work on all queues of the process.
   static void drain_all();
 
   /// For tests: every operation takes at least `pace`, and the host waits before it is more than `most_ahead`
@@ -165,10 +161,6 @@ class WorkQueue {
   struct State;
   std::size_t id() const;
   const std::string& name() const;
-  QueuedEvent record_now();
-  void wait_now(const QueuedEvent& event);
-  void submit_now(const char* operation, std::span<const Access> accesses,
-                  std::function<void(device::Cpu::Stream&)> work);
 
   std::shared_ptr<State> state_;
 };

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <tessera/trainer/run/same_bits.hpp>
+#include <tessera/trainer/run/run_record.hpp>
 
 #include <cstddef>
 
-#include <tessera/comm/ranks.hpp>
 #include <tessera/fsdp/version.hpp>
 
 #include "../../fsdp/core/strings.hpp"
