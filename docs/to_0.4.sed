@@ -82,6 +82,7 @@ s#<tessera/fsdp/checkpoint/finite\.hpp>#<tessera/fsdp/checkpoint/shards_io.hpp>#
 s#<tessera/fsdp/model_files/adapters\.hpp>#<tessera/fsdp/model_files/model_files.hpp>#
 s#<tessera/fsdp/models/ignored_tensors\.hpp>#<tessera/fsdp/models/model.hpp>#
 s#<tessera/fsdp/models/units_of\.hpp>#<tessera/fsdp/models/model.hpp>#
+s#<tessera/fsdp/nn/optional_parts\.hpp>#<tessera/fsdp/models/model.hpp>#
 s#<tessera/fsdp/nn/rotary_table\.hpp>#<tessera/fsdp/nn/embedding.hpp>#
 s#<tessera/fsdp/nn/repeat\.hpp>#<tessera/fsdp/nn/plan_of.hpp>#
 s#<tessera/fsdp/nn/linear\.hpp>#<tessera/fsdp/nn/low_rank.hpp>#

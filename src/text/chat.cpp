@@ -12,7 +12,6 @@
 #include <tessera/text/tokenizer_config.hpp>
 
 #include "../fsdp/core/json/strict_json.hpp"
-#include "../fsdp/core/prefixed.hpp"
 #include "../fsdp/core/value_names.hpp"
 #include "built_in_templates.hpp"
 #include "chat_check.hpp"

@@ -40,8 +40,8 @@
 #include <tessera/fsdp/buffer/layout_policies.hpp>
 #include <tessera/fsdp/device/cpu.hpp>
 #include <tessera/fsdp/device/device.hpp>
+#include <tessera/fsdp/models/model.hpp>
 #include <tessera/fsdp/nn/loss_head.hpp>
-#include <tessera/fsdp/nn/optional_parts.hpp>
 #include <tessera/fsdp/nn/token_batch.hpp>
 #include <tessera/fsdp/nn/transformer_block.hpp>
 #include <tessera/fsdp/optim/optimizer.hpp>

@@ -38,9 +38,7 @@ class DirectoryLock {
   DirectoryLock& operator=(DirectoryLock&&) noexcept;
   /// Removes the lock file. Also removes the directory if this object created it and it is empty.
   ~DirectoryLock();
-
-  /// Returns the contents of the lock file, which are unique to this lock.
-  const std::string& text() const;
+  const std::string& text() const;  ///< contents of the lock file, which are unique to this lock
   /// Throws InputError if another run took over the lock, which can happen while this process is stopped.
   void require_held() const;
 

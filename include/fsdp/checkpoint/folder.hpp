@@ -112,9 +112,7 @@ class Save {
 
   /// All parameters; `parameter` below is an index into them.
   const std::vector<NamedShape>& parameters() const { return parameters_; }
-  /// Returns the index of a parameter in parameters().
-  std::size_t place_of(const std::string& name) const;
-
+  std::size_t place_of(const std::string& name) const;  ///< index in parameters()
   void create();  ///< on rank 0: creates the folder, config.json and both tensor files at full size
   void join();    ///< on the other ranks, after `create`: opens the files
   /// Writes elements [begin, begin + values.size()) of a parameter.
@@ -129,8 +127,7 @@ class Save {
   /// On rank 0, after every rank's `sync`: writes trainer.json and manifest.json, then renames the folder. `shares`:
   /// the result of `sync` on each rank.
   void commit(const TrainerState& state, std::span<const std::string> shares);
-  void abort() noexcept;  ///< removes all files of an uncommitted checkpoint
-
+  void abort() noexcept;                                       ///< removes all files of an uncommitted checkpoint
   std::filesystem::path path() const { return dir_ / name_; }  ///< path of the committed checkpoint
 
  private:
@@ -208,11 +205,8 @@ class Checkpoint {
   /// Opens the folder of a step, or the newest valid step in a directory of checkpoints. Throws InputError if the step
   /// is not valid, or if the directory contains no valid step.
   static Checkpoint open(std::filesystem::path path, const ReadListing& read, const Warn& warn = {});
-
-  /// Returns the folder of the step.
-  const std::filesystem::path& path() const { return path_; }
-  /// Returns the tensors and the config of the model.
-  const Listing& model() const { return contents_.listing; }
+  const std::filesystem::path& path() const { return path_; }  ///< folder of the step
+  const Listing& model() const { return contents_.listing; }   ///< tensors and config of the model
   /// Returns the step, the position in the data, the seed and the run's options.
   const TrainerState& state() const { return contents_.state; }
 

@@ -15,8 +15,9 @@
 
 namespace fsdp::checkpoint {
 
-/// Returns the folders of finished checkpoints in a directory, newest first, valid or not. Throws InputError if the
-/// directory cannot be listed.
+/// Returns the folders of finished checkpoints in a directory, newest first, valid or not; a folder that was moved
+/// aside comes after the other folder of its step. Warns if the file `latest` does not contain the name of the first.
+/// Throws InputError if the directory cannot be listed.
 std::vector<std::filesystem::path> steps_in(const std::filesystem::path& dir, const Warn& warn = {});
 
 /// Called after each piece with the number of bytes read so far and the total.

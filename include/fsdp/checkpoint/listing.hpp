@@ -20,7 +20,6 @@
 
 namespace fsdp::checkpoint {
 
-/// The tensors and config values that a folder must have.
 struct Listing {
   std::vector<NamedShape> parameters = {};  ///< all parameters, in the order of the units
   std::string config = {};                  ///< the text of config.json
@@ -45,5 +44,9 @@ using ReadListing = std::function<Listing(const std::filesystem::path& folder)>;
 /// them if one does.
 void check_tensors(const WeightFiles& files, std::span<const NamedShape> expected,
                    const std::function<bool(const std::string&)>& ignored = {});
+
+/// Throws InputError, which reports the first tensor (with both shapes) that differs between a step and this model.
+void require_same_tensors(const std::filesystem::path& step, std::span<const NamedShape> stored,
+                          std::span<const NamedShape> wanted);
 
 }  // namespace fsdp::checkpoint

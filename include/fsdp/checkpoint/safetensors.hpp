@@ -48,6 +48,12 @@ inline std::string shape_text(std::span<const std::int64_t> shape) {
 
 inline constexpr std::int64_t piece_elements = 1 << 20;  ///< elements of a tensor that are read at once
 
+/// Limits of a file: the reader rejects files beyond them, and the writer does not produce them.
+/// @{
+inline constexpr std::int64_t most_header_bytes = 25'000'000;  ///< as huggingface_hub; the format allows 100 MB
+inline constexpr std::size_t most_rank = 8;                    ///< number of extents of a tensor
+/// @}
+
 /// A tensor in a file.
 struct TensorInfo {
   std::string name = {};
@@ -71,28 +77,21 @@ class SafetensorsFile {
   /// them. Throws InputError, which reports the file and, if one is affected, the tensor.
   explicit SafetensorsFile(std::filesystem::path path, std::shared_ptr<const FileSums> sums = {});
 
-  /// The path that was opened.
-  const std::filesystem::path& path() const { return path_; }
+  const std::filesystem::path& path() const { return path_; }       ///< path that was opened
   std::span<const TensorInfo> tensors() const { return tensors_; }  ///< tensors in the order of their offsets
-  /// Returns the __metadata__ of the header.
-  const std::map<std::string, std::string>& metadata() const { return metadata_; }
+  const std::map<std::string, std::string>& metadata() const { return metadata_; }  ///< __metadata__
   const TensorInfo* find(std::string_view name) const;  ///< nullptr if there is no such tensor
   const TensorInfo& at(std::string_view name) const;    ///< throws InputError if there is no such tensor
 
   /// Renames every tensor. `names` maps the present names to the new ones, which must be distinct.
   void rename(const std::map<std::string, std::string>& names);
 
-  /// Read elements [begin, begin + count) of a tensor, converted from F64, F32, BF16 or F16. Without checksums, only
-  /// the bytes of these elements are read; with checksums, all chunks that contain them.
-  /// @{
-  void read_range(const TensorInfo& tensor, std::int64_t begin, std::int64_t count, float* out) const;
-  void read_range(const TensorInfo& tensor, std::int64_t begin, std::int64_t count, double* out) const;
-  /// @}
+  /// Reads elements [begin, begin + count) of a tensor, converted from F64, F32, BF16 or F16. T: float or double.
+  /// Without checksums, only the bytes of these elements are read; with checksums, all chunks that contain them.
+  template <class T>
+  void read_range(const TensorInfo& tensor, std::int64_t begin, std::int64_t count, T* out) const;
 
  private:
-  template <class T>
-  void read_as(const TensorInfo& tensor, std::int64_t begin, std::int64_t count, T* out) const;
-
   std::filesystem::path path_;
   std::shared_ptr<const FileSums> sums_;
   FileDescriptor file_;
@@ -130,19 +129,14 @@ class SharedFile {
   /// Opens a file that another rank created. Throws InputError if its size differs from the plan.
   static SharedFile join(const std::filesystem::path& path, FilePlan plan);
 
-  /// The layout of the file.
-  const FilePlan& plan() const { return plan_; }
+  const FilePlan& plan() const { return plan_; }  ///< layout of the file
 
   /// Writes elements [begin, begin + values.size()) of plan().tensors[tensor], rounded to the plan's type. Throws
   /// InputError if rounding turns a finite number into infinity.
   void write_range(std::size_t tensor, std::int64_t begin, std::span<const float> values) const;
-
-  /// Syncs the bytes that this rank wrote to disk and closes the file.
-  void finish();
-
-  /// Returns the path that was created or opened.
-  const std::filesystem::path& path() const { return path_; }
-  const WrittenSums& sums() const { return *sums_; }  ///< checksums of the bytes that this rank wrote
+  void finish();  ///< syncs the bytes that this rank wrote to disk and closes the file
+  const std::filesystem::path& path() const { return path_; }  ///< path that was created or opened
+  const WrittenSums& sums() const { return *sums_; }           ///< checksums of the bytes that this rank wrote
 
  private:
   SharedFile(std::filesystem::path path, FilePlan plan, FileDescriptor file);

@@ -112,22 +112,22 @@ class LargestOnDevice {
   Tensor<float> widened_;         // [elements of one piece of a tensor that is not float]
 };
 
-/// Calls f(shard, values, begin, what) for the weights and then the states of each shard that this rank owns, in order.
-/// `values` start at element `begin` of the whole tensor.
+/// Calls f(shard, state, values, begin) for the weights (state -1) and then the states of each shard that this rank
+/// owns, in order. `values`, a std::span<const float>, start at element `begin` of the whole tensor.
 template <class Stack, class Optimizer, class F>
 void for_each_owned_on_host(ShardedModule<Stack>& module, const optim::ShardedOptimizer<Stack, Optimizer>& optimizer,
                             const F& f) {
   for (std::size_t i = 0; i < module.shards().size(); ++i) {
     const auto& shard = module.shards()[i];
     if (!shard.owned) continue;
+    const auto call = [&](int state, Tensor<const float> values, std::int64_t begin) {
+      f(shard, state, std::span(values.data(), static_cast<std::size_t>(values.numel())), begin);
+    };
     with_host_weights(module, shard, Access::read,
-                      [&](Tensor<const float> values, std::int64_t begin) { f(shard, values, begin, "weight"); });
-    const auto names = optimizer.state_names(shard);
-    const std::span<const Tensor<float>> states = optimizer.states(i);
-    for (std::size_t state = 0; state < states.size(); ++state) {
-      device::OnHost<MainSpace<Stack>, const float> host(module.stream(), states[state]);
-      f(shard, host.values(), shard.begin, names[state]);
-    }
+                      [&](Tensor<const float> values, std::int64_t begin) { call(-1, values, begin); });
+    int state = 0;
+    for (const Tensor<float>& values : optimizer.states(i))
+      call(state++, device::OnHost<MainSpace<Stack>, const float>(module.stream(), values).values(), shard.begin);
   }
 }
 
@@ -157,10 +157,13 @@ void require_finite(ShardedModule<Stack>& module, const optim::ShardedOptimizer<
   if constexpr (device_looks<Stack>)
     if (finite_on_device(module, optimizer)) return;
   detail::for_each_owned_on_host(
-      module, optimizer, [](const auto& shard, Tensor<const float> values, std::int64_t begin, std::string_view what) {
-        const std::int64_t bad = first_not_finite({values.data(), static_cast<std::size_t>(values.numel())});
-        require<DivergedError>(bad < 0, what, " ", shard.parameter->name, "[", begin + bad,
-                               "] is not finite; lower the learning rate, or look at the last steps' data");
+      module, optimizer, [&](const auto& shard, int state, std::span<const float> values, std::int64_t begin) {
+        const std::int64_t bad = first_not_finite(values);
+        if (bad < 0) return;
+        throw DivergedError(
+            message(state < 0 ? "weight" : optimizer.state_names(shard)[static_cast<std::size_t>(state)], " ",
+                    shard.parameter->name, "[", begin + bad,
+                    "] is not finite; lower the learning rate, or look at the last steps' data"));
       });
 }
 
@@ -192,8 +195,7 @@ void read_and_discard(std::int64_t begin, std::int64_t count, Read read) {
 template <class Stack, class Optimizer>
 void verify_shards(const ShardedModule<Stack>& module, const optim::ShardedOptimizer<Stack, Optimizer>& optimizer,
                    const checkpoint::Checkpoint& from) {
-  for (std::size_t i = 0; i < module.shards().size(); ++i) {
-    const auto& shard = module.shards()[i];
+  for (const auto& shard : module.shards()) {
     const std::string& name = shard.parameter->name;
     read_and_discard(shard.begin, shard.count(), [&](std::int64_t begin, std::span<float> values) {
       from.read_weight(name, begin, std::ssize(values), values.data());
@@ -260,22 +262,14 @@ void restore(ShardedModule<Stack>& module, optim::ShardedOptimizer<Stack, Optimi
 template <class Stack, class Optimizer>
 void write_shards(ShardedModule<Stack>& module, const optim::ShardedOptimizer<Stack, Optimizer>& optimizer,
                   checkpoint::Save& save) {
-  for (std::size_t i = 0; i < module.shards().size(); ++i) {
-    const auto& shard = module.shards()[i];
-    if (!shard.owned) continue;
-    const std::size_t parameter = save.place_of(shard.parameter->name);
-    const auto span_of = [](Tensor<const float> values) {
-      return std::span(values.data(), static_cast<std::size_t>(values.numel()));
-    };
-    with_host_weights(module, shard, Access::read, [&](Tensor<const float> values, std::int64_t begin) {
-      save.write_weight(parameter, begin, span_of(values));
-    });
-    const std::span<const Tensor<float>> states = optimizer.states(i);
-    for (std::size_t state = 0; state < states.size(); ++state) {
-      device::OnHost<MainSpace<Stack>, const float> host(module.stream(), states[state]);
-      save.write_state(parameter, state, shard.begin, span_of(host.values()));
-    }
-  }
+  detail::for_each_owned_on_host(module, optimizer,
+                                 [&](const auto& shard, int state, std::span<const float> values, std::int64_t begin) {
+                                   const std::size_t parameter = save.place_of(shard.parameter->name);
+                                   if (state < 0)
+                                     save.write_weight(parameter, begin, values);
+                                   else
+                                     save.write_state(parameter, static_cast<std::size_t>(state), begin, values);
+                                 });
 }
 
 }  // namespace fsdp::train

@@ -30,7 +30,6 @@ class WeightFiles {
   /// index lists a file that is missing or outside of the folder, or if index and shards do not list the same tensors.
   /// Files may be symbolic links to any place, as in the hub's cache.
   static WeightFiles open(const std::filesystem::path& folder, const Warn& warn = {});
-
   const std::filesystem::path& path() const { return path_; }  ///< path of the file, or of the index
   std::span<const SafetensorsFile> files() const { return files_; }
   std::vector<const TensorInfo*> tensors() const;       ///< tensors of all files, sorted by name
@@ -56,7 +55,8 @@ class WeightFiles {
 };
 
 /// Returns whether a folder contains weight files, valid or not. Throws InputError, which reports the file and a
-/// remedy, if the folder has no readable weights but a file that may contain weights in another form.
+/// remedy, if it has no such files but it, or a folder at most three levels in it, contains a file that may be weights
+/// in another form (shards without an index, PyTorch's files, GGUF, a Git LFS pointer, an incomplete download).
 bool holds_weights(const std::filesystem::path& folder);
 
 /// The tokenizer's files and generation_config.json: file contents by name.

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <bit>
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
 #include <type_traits>
@@ -116,32 +117,19 @@ concept Element =
 template <class T>
 concept Real = std::is_same_v<T, float> || std::is_same_v<T, bf16> || std::is_same_v<T, f16>;
 
+namespace detail {
+struct DTypeRow {
+  std::string_view name;
+  std::int64_t bytes;
+};
+inline constexpr DTypeRow dtypes[] = {{"f64", 8}, {"f32", 4}, {"bf16", 2}, {"f16", 2},
+                                      {"i64", 8}, {"i32", 4}, {"u8", 1}};  // in the order of DType
+}  // namespace detail
+
 /// Returns the size of one element in bytes.
-constexpr std::int64_t size_of(DType dtype) {
-  switch (dtype) {
-    case DType::f64:
-    case DType::i64: return 8;
-    case DType::f32:
-    case DType::i32: return 4;
-    case DType::bf16:
-    case DType::f16: return 2;
-    case DType::u8: return 1;
-  }
-  return 0;
-}
+constexpr std::int64_t size_of(DType dtype) { return detail::dtypes[static_cast<std::size_t>(dtype)].bytes; }
 
 /// Returns the name of the type in messages, such as "bf16".
-constexpr std::string_view name_of(DType dtype) {
-  switch (dtype) {
-    case DType::f64: return "f64";
-    case DType::f32: return "f32";
-    case DType::bf16: return "bf16";
-    case DType::f16: return "f16";
-    case DType::i64: return "i64";
-    case DType::i32: return "i32";
-    case DType::u8: return "u8";
-  }
-  return "?";
-}
+constexpr std::string_view name_of(DType dtype) { return detail::dtypes[static_cast<std::size_t>(dtype)].name; }
 
 }  // namespace fsdp

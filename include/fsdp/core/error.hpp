@@ -13,43 +13,37 @@
 namespace fsdp {
 
 /// Base class of all exceptions that Tessera throws.
-class Error : public std::runtime_error {
- public:
+struct Error : std::runtime_error {
   using std::runtime_error::runtime_error;
   ~Error() override;
 };
 
 /// Invalid arguments, files or sizes, which the user can fix.
-class InputError : public Error {
- public:
+struct InputError : Error {
   using Error::Error;
   ~InputError() override;
 };
 
 /// A loss, gradient, weight or optimizer state is not finite, so training cannot continue.
-class DivergedError : public Error {
- public:
+struct DivergedError : Error {
   using Error::Error;
   ~DivergedError() override;
 };
 
 /// A rank computed or stores wrong values, so its machine cannot be trusted.
-class CorruptionError : public Error {
- public:
+struct CorruptionError : Error {
   using Error::Error;
   ~CorruptionError() override;
 };
 
 /// A violated contract between parts of a program: always a bug in the caller.
-class LogicError : public Error {
- public:
+struct LogicError : Error {
   using Error::Error;
   ~LogicError() override;
 };
 
 /// The system or a device refused an allocation, or an arena needs more memory than was planned.
-class MemoryError : public Error {
- public:
+struct MemoryError : Error {
   using Error::Error;
   ~MemoryError() override;
 };
@@ -67,6 +61,16 @@ template <class E = LogicError, class... Parts>
 void require(bool holds, const Parts&... parts) {
   if (!holds) [[unlikely]]
     throw E(message(parts...));
+}
+
+/// Returns f(); adds `prefix` to the message if f throws InputError.
+template <class F>
+auto prefixed(const std::string& prefix, F f) {
+  try {
+    return f();
+  } catch (const InputError& error) {
+    throw InputError(prefix + error.what());
+  }
 }
 
 }  // namespace fsdp

@@ -15,8 +15,7 @@
 namespace fsdp {
 
 /// The content of a file differs from the content that was written.
-class DamageError : public InputError {
- public:
+struct DamageError : InputError {
   using InputError::InputError;
 };
 

@@ -11,10 +11,8 @@ namespace fsdp {
 
 inline constexpr std::uint64_t hash_seed = 0xcbf29ce484222325u;
 
-/// Returns `hash` extended by one byte.
 constexpr std::uint64_t hashed(std::uint64_t hash, unsigned char byte) { return (hash ^ byte) * 0x100000001b3u; }
 
-/// Returns `hash` extended by the bytes of a text.
 constexpr std::uint64_t hashed(std::uint64_t hash, std::string_view text) {
   for (const char c : text) hash = hashed(hash, static_cast<unsigned char>(c));
   return hash;

@@ -20,8 +20,9 @@ struct NamedValue {
 };
 
 /// The visitor that collects values; `visit` calls it with (name, value, help).
-class ValueList {
- public:
+struct ValueList {
+  std::vector<NamedValue> list;
+
   /// Adds a value.
   template <class T>
   void operator()(std::string_view name, T& value, std::string_view help) {
@@ -32,28 +33,23 @@ class ValueList {
     add({std::string(name), std::string(help), &value});
   }
 
- private:
-  friend class NamedValues;
-  void add(NamedValue value);
-
-  std::vector<NamedValue> list_;
+  void add(NamedValue value);  ///< adds a value
 };
 
-/// A reference to one object and its named values.
+/// The named values of one object, which must outlive this one.
 class NamedValues {
  public:
-  /// Refers to `visited`, which must outlive this object.
+  /// Refers to the values that `visit` lists.
   template <class T>
   requires(!std::is_const_v<T> && requires(T & visited, ValueList& list) { T::visit(visited, list); })
-      NamedValues(T& visited)
-      : visited_(&visited), visit_([](void* object, ValueList& list) { T::visit(*static_cast<T*>(object), list); }) {}
+      NamedValues(T& visited) {
+    T::visit(visited, values_);
+  }
 
-  /// Returns the values in the order of `visit`.
-  std::vector<NamedValue> list() const;
+  std::vector<NamedValue> list() const;  ///< in the order of `visit`
 
  private:
-  void* visited_;
-  void (*visit_)(void*, ValueList&);
+  ValueList values_;
 };
 
 /// A value of a model's config with its name in flags and metrics.

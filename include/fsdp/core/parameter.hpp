@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <tessera/fsdp/core/lists.hpp>
@@ -53,6 +54,10 @@ struct StepOptions {
 
   friend constexpr bool operator==(const StepOptions&, const StepOptions&) = default;
 };
+
+/// Throws InputError "`where`: ..." unless a safetensors file can contain a tensor of this name: 1 to 512 bytes of
+/// UTF-8 without control characters, and not the key of the file's metadata.
+void require_tensor_name(std::string_view name, std::string_view where);
 
 /// A tensor of a unit. Its name is its identity: the same name in two units means one tensor (a tied weight), which is
 /// gathered, reduced and stored once.
@@ -102,10 +107,8 @@ struct Field {
   bool joins_previous = false;
   bool adapter = false;
 
-  /// Returns the placeholder for a disabled parameter.
-  static Field absent() { return {.name = "", .shape = {0}}; }
-  /// Returns false for absent().
-  bool present() const { return name[0] != '\0'; }
+  static Field absent() { return {.name = "", .shape = {0}}; }  ///< placeholder for a disabled parameter
+  bool present() const { return name[0] != '\0'; }              ///< false for absent()
 };
 
 }  // namespace fsdp

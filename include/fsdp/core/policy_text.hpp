@@ -34,19 +34,6 @@ consteval bool check_text() {
   return true;
 }
 
-/// Whether the name of a policy without a static text(), if it exists, is a text.
-template <class P>
-consteval bool check_name() {
-  static_assert(
-      !has_name<P>() ||
-          requires {
-            std::string_view(P::name);
-            requires !std::is_member_pointer_v<decltype(&P::name)>;
-          },
-      "fsdp: a policy has a name that is no text; make it static constexpr std::string_view name");
-  return true;
-}
-
 }  // namespace detail
 
 /// Returns the type's name as the compiler prints it, such as "mine::Strategy".
@@ -66,7 +53,13 @@ std::string policy_text() {
   if constexpr (requires { std::string(P::text()); }) {
     return std::string(P::text());
   } else {
-    static_assert(detail::check_name<P>());
+    static_assert(
+        !detail::has_name<P>() ||
+            requires {
+              std::string_view(P::name);
+              requires !std::is_member_pointer_v<decltype(&P::name)>;
+            },
+        "fsdp: a policy has a name that is no text; make it static constexpr std::string_view name");
     if constexpr (requires { std::string_view(P::name); })
       return std::string(P::name);
     else
@@ -152,17 +145,14 @@ class PolicyParts {
   }
   /// Adds a part that texts show but that is never read, since the type determines it.
   void suffix(std::string_view name, std::string_view value);
-
-  /// Returns the parts, in the order of the text.
-  const std::vector<Part>& list() const { return list_; }
+  const std::vector<Part>& list() const { return list_; }  ///< parts, in the order of the text
   /// Returns the policy's text, or its kind alone: "hybrid:2:zero3:prefetch=2" or "hybrid:K:zero3".
   std::string text(bool kind_alone = false) const;
   /// Reads the numbers from a text, whose parts after the first word may have any order. Returns false if the text
   /// belongs to another kind of policy; the numbers are then unspecified. Throws InputError if a number is too large;
   /// `what`: the source of the text, for the message.
   bool read(std::string_view text, std::string_view what);
-  /// Sets the number with a name, if the policy has one.
-  void set(std::string_view name, std::int64_t number);
+  void set(std::string_view name, std::int64_t number);  ///< sets the number with a name, if the policy has one
 
  private:
   std::vector<Part> list_;

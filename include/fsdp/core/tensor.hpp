@@ -55,9 +55,7 @@ class Tensor {
  public:
   using value_type = T;
 
-  /// Makes an empty view without elements and memory.
-  constexpr Tensor() = default;
-
+  constexpr Tensor() = default;  ///< an empty view without elements and memory
   /// Makes a contiguous view.
   constexpr Tensor(T* data, const Shape& shape)
       : data_(data), shape_(shape), row_stride_(shape.rank == 2 ? shape[1] : 1) {}

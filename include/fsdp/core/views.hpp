@@ -118,15 +118,10 @@ namespace detail {
 
 template <class T>
 consteval std::uint8_t dlpack_code_of() {
-  switch (dtype_of<T>()) {
-    case DType::f64:
-    case DType::f32:
-    case DType::f16: return dlpack_float;
-    case DType::bf16: return dlpack_bfloat;
-    case DType::i64:
-    case DType::i32: return dlpack_int;
-    case DType::u8: return dlpack_uint;
-  }
+  constexpr DType dtype = dtype_of<T>();
+  if (dtype == DType::bf16) return dlpack_bfloat;
+  if (dtype == DType::u8) return dlpack_uint;
+  return dtype == DType::i64 || dtype == DType::i32 ? dlpack_int : dlpack_float;
 }
 
 /// The state that a managed tensor owns: its shape and strides, and an object that keeps the memory alive.

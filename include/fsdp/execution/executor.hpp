@@ -34,7 +34,6 @@
 #include <tessera/fsdp/nn/batch.hpp>
 #include <tessera/fsdp/nn/module.hpp>
 #include <tessera/fsdp/nn/one_of.hpp>
-#include <tessera/fsdp/nn/optional_parts.hpp>
 #include <tessera/fsdp/sharding/schedule.hpp>
 
 namespace fsdp {

@@ -25,9 +25,8 @@ struct ExportOptions {
   std::int64_t shard_bytes = 5'000'000'000;  ///< most tensor bytes per file; a larger tensor gets its own file
   /// Folder whose tokenizer files take precedence over those in `from`; may be empty.
   std::filesystem::path files_from = {};
-  /// Folder of adapters in PEFT's format for the model in `from`; may be empty.
-  std::filesystem::path adapter = {};
-  bool merge = false;  ///< add the adapters to the weights that they adapt
+  std::filesystem::path adapter = {};  ///< folder of adapters in PEFT's format for the model in `from`; may be empty
+  bool merge = false;                  ///< add the adapters to the weights that they adapt
 };
 
 /// The effect of a merge on the weights that have adapters, after rounding to the export's type.

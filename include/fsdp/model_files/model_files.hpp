@@ -28,21 +28,13 @@ namespace fsdp::checkpoint {
 inline constexpr const char* adapter_config_name = "adapter_config.json";
 inline constexpr const char* adapter_weights_name = "adapter_model.safetensors";
 
-/// The opened and checked weights of adapters.
-class AdapterFiles {
- public:
-  /// `parameters`: all parameters of a model with the adapters of the folder's config. Throws InputError unless the
-  /// adapters in the folder are exactly those in `parameters`.
-  static AdapterFiles open(const std::filesystem::path& folder, std::span<const NamedShape> parameters);
+/// Opens the weights in a folder of adapters, without the model that they belong to. Throws InputError, also if the
+/// folder contains weights only in another form.
+SafetensorsFile open_adapter_weights(const std::filesystem::path& folder);
 
-  /// Reads as WeightFiles does. Throws InputError for a value that is not finite. `name`: the parameter's name in the
-  /// model, not PEFT's.
-  void read_finite(std::string_view name, std::int64_t begin, std::int64_t count, float* out) const;
-
- private:
-  explicit AdapterFiles(WeightFiles files) : files_(std::move(files)) {}
-  WeightFiles files_;
-};
+/// Throws InputError unless a file contains pairs of A and B with the config's rank, only for modules that match a
+/// target, and at least one pair for each target.
+void check_adapters(const SafetensorsFile& file, const LoraConfig& lora);
 
 /// Returns PEFT's name for a parameter of the model.
 std::string peft_name(std::string_view name);
@@ -111,7 +103,7 @@ ReadModelListing read_listing_with(const std::filesystem::path& adapter) {
 struct ModelFiles {
   ModelListing listing;
   WeightFiles weights;
-  std::optional<AdapterFiles> adapters = {};  ///< weights of the adapters, if they are in a separate folder
+  std::optional<WeightFiles> adapters = {};  ///< the adapters by PEFT's names, if they are in a separate folder
 
   /// Reads a range of any parameter of the listing, as WeightFiles does. Throws InputError, which reports the file and
   /// the element, for a value that is not finite.

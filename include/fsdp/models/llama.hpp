@@ -61,8 +61,7 @@ class Llama {
             static_cast<float>(config_.rope_theta),
             config_.rope.scaling(config_.rope_theta, config_.head_dim)};
   }
-  /// The number of layers.
-  int blocks() const { return static_cast<int>(config_.layers); }
+  int blocks() const { return static_cast<int>(config_.layers); }  ///< number of layers
   /// Returns block `index`. All blocks have the same parameters except adapters; the first ones may have no sliding
   /// window.
   Block block(int index) const {

@@ -30,8 +30,7 @@ struct LoraConfig {
   std::string targets = "*";  ///< patterns of projections' names, with * and ?, comma-separated
   std::string base = {};      ///< folder or name of the model that the adapters were trained on; informative only
 
-  /// Whether there are adapters.
-  bool on() const { return rank > 0; }
+  bool on() const { return rank > 0; }  ///< whether there are adapters
   /// Returns the factor of the paths' outputs.
   double scale() const { return alpha / (rslora ? std::sqrt(static_cast<double>(rank)) : static_cast<double>(rank)); }
   /// Whether a projection has a path: a pattern matches its whole name ("model.layers.0.self_attn.q_proj"), or a suffix
@@ -39,8 +38,7 @@ struct LoraConfig {
   bool targets_projection(const std::string& name) const;
   /// Whether a pattern with * and ? matches a whole name, or a suffix after one of its dots.
   static bool matches(const std::string& pattern, const std::string& name);
-  /// Returns the comma-separated patterns of `targets`.
-  std::vector<std::string> patterns() const;
+  std::vector<std::string> patterns() const;  ///< comma-separated patterns of `targets`
 
   /// Returns the paths of N projections of one block that read the same input. Their names are `prefix` + names[i].
   template <std::size_t N>
@@ -54,21 +52,18 @@ struct LoraConfig {
     return paths;
   }
 
-  /// Throws InputError for the first invalid value.
-  void validate() const;
+  void validate() const;  ///< throws InputError for the first invalid value
 
   // JSON is read and written by tessera::model_files: src/fsdp/model_files/lora_json.cpp.
   /// Reads the text of PEFT's adapter_config.json; `source` is its name in messages. Throws InputError, which reports
   /// the key, for an unsupported setting (other kinds of adapters, other ranks by pattern, biases, fully trained
   /// modules).
   static LoraConfig parse(std::string_view json, const std::string& source);
-  /// Reads `folder`/adapter_config.json, of at most 1 MB.
-  static LoraConfig read(const std::filesystem::path& folder);
+  static LoraConfig read(const std::filesystem::path& folder);  ///< reads `folder`/adapter_config.json, of at most 1 MB
   /// Returns the text of an adapter_config.json that PEFT opens. `modules`: names of the projections with paths;
   /// `others`: names of all other modules with a weight.
   std::string write(const std::vector<std::string>& modules, const std::vector<std::string>& others) const;
 
-  /// Calls visitor(name, value, help) for each value.
   template <class Self, class Visitor>
   static void visit(Self& self, Visitor&& visitor) {
     visitor("lora_rank", self.rank, "LoRA: train paths of this rank beside frozen projections; 0: train all weights");

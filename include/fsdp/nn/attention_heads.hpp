@@ -98,33 +98,31 @@ struct AttentionHeads {
     const auto both = frame.template allocate<Compute>({context.tokens(), q + k});  // [N, (Hq + Hkv) d]
     const Inputs seen = {both.slice_columns(0, q), both.slice_columns(q, q + k), in[2]};
     for (std::size_t i = 0; i < 2; ++i)
-      device::enqueue(context.stream,
-                      device::RmsNorm<Compute>{
-                          .x = in[i], .weight = weights[i], .eps = eps, .y = seen[i], .rstd = rstd(saved, in, i)});
+      context.enqueue(device::RmsNorm<Compute>{
+          .x = in[i], .weight = weights[i], .eps = eps, .y = seen[i], .rstd = rstd(saved, in, i)});
     rotate(context, shared, seen, device::Rotation::forward, true);
     return seen;
   }
   /// Writes attention's output and log-sum-exp.
   void attend(Context<L>& context, const Saved& saved, const Inputs& in, Tensor<Compute> out) const {
-    device::enqueue(context.stream,
-                    device::Attention<Compute>{
-                        .shape = problem(context), .q = in[0], .k = in[1], .v = in[2], .out = out, .lse = saved.lse});
+    context.enqueue(device::Attention<Compute>{
+        .shape = problem(context), .q = in[0], .k = in[1], .v = in[2], .out = out, .lse = saved.lse});
     context.progress();
   }
   /// Writes the gradients of the tensors that `rotated` returned.
   void attend_backward(Context<L>& context, const Saved& saved, const Inputs& in, Tensor<const Compute> out,
                        Tensor<const Compute> dout, const Inputs& din) const {
     context.progress();
-    device::enqueue(context.stream, device::AttentionBackward<Compute>{.shape = problem(context),
-                                                                       .q = in[0],
-                                                                       .k = in[1],
-                                                                       .v = in[2],
-                                                                       .out = out,
-                                                                       .lse = saved.lse,
-                                                                       .dout = dout,
-                                                                       .dq = din[0],
-                                                                       .dk = din[1],
-                                                                       .dv = din[2]});
+    context.enqueue(device::AttentionBackward<Compute>{.shape = problem(context),
+                                                       .q = in[0],
+                                                       .k = in[1],
+                                                       .v = in[2],
+                                                       .out = out,
+                                                       .lse = saved.lse,
+                                                       .dout = dout,
+                                                       .dq = din[0],
+                                                       .dk = din[1],
+                                                       .dv = din[2]});
   }
   /// Propagates gradients back through `rotated`, in place, and writes the gradients of the norms.
   void rotate_backward(Context<L>& context, const RotaryTable& shared, const Norms& weights,
@@ -134,22 +132,21 @@ struct AttentionHeads {
     rotate(context, shared, din, device::Rotation::backward, keys);
     if (!norms) return;
     for (std::size_t i = 0; i < (keys ? 2 : 1); ++i)
-      device::enqueue(context.stream, device::RmsNormBackward<Compute>{.x = in[i],
-                                                                       .weight = weights[i],
-                                                                       .rstd = rstd(saved, in, i),
-                                                                       .dy = din[i],
-                                                                       .dx = din[i],
-                                                                       .dw = gradients[i].tensor,
-                                                                       .dw_write = gradients[i].next()});
+      context.enqueue(device::RmsNormBackward<Compute>{.x = in[i],
+                                                       .weight = weights[i],
+                                                       .rstd = rstd(saved, in, i),
+                                                       .dy = din[i],
+                                                       .dx = din[i],
+                                                       .dw = gradients[i].tensor,
+                                                       .dw_write = gradients[i].next()});
   }
 
  private:
   void rotate(Context<L>& context, const RotaryTable& shared, const Inputs& x, device::Rotation rotation,
               bool keys) const {
     const auto turn = [&](Tensor<Compute> part) {
-      device::enqueue(context.stream,
-                      device::Rope<Compute>{
-                          .x = part, .table = shared.table, .rotation = rotation, .documents = context.documents});
+      context.enqueue(device::Rope<Compute>{
+          .x = part, .table = shared.table, .rotation = rotation, .documents = context.documents});
     };
     if (const Tensor<Compute> both = side_by_side(std::array{x[0], x[1]}); keys && both.data() != nullptr)
       return turn(both);
@@ -163,21 +160,20 @@ struct AttentionHeads {
     return {cache.data() + cache.numel() / 2, {cache.rows() * kv_heads, head_dim}};
   }
   void keep(Context<L>& context, Tensor<const Compute> x, Tensor<Compute> kept) const {
-    device::enqueue(context.stream,
-                    device::KeepHeads<Compute>{
-                        .sequences = context.sequences, .positions = context.positions.device, .x = x, .kept = kept});
+    context.enqueue(device::KeepHeads<Compute>{
+        .sequences = context.sequences, .positions = context.positions.device, .x = x, .kept = kept});
   }
   void attend_to_kept(Context<L>& context, Tensor<const Compute> q, Tensor<Compute> cache, Tensor<Compute> out) const {
     const std::span<const std::int32_t> positions = context.positions.host;
-    device::enqueue(context.stream, device::CachedAttention<Compute>{
-                                        .kv_heads = kv_heads,
-                                        .window = window,
-                                        .longest = 1 + *std::max_element(positions.begin(), positions.end()),
-                                        .positions = context.positions.device,
-                                        .q = q,
-                                        .keys = kept_keys(cache),
-                                        .values = kept_values(cache),
-                                        .out = out});
+    context.enqueue(
+        device::CachedAttention<Compute>{.kv_heads = kv_heads,
+                                         .window = window,
+                                         .longest = 1 + *std::max_element(positions.begin(), positions.end()),
+                                         .positions = context.positions.device,
+                                         .q = q,
+                                         .keys = kept_keys(cache),
+                                         .values = kept_values(cache),
+                                         .out = out});
     context.progress();
   }
 

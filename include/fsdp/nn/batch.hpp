@@ -24,14 +24,16 @@
 
 namespace fsdp::nn {
 
-/// Rows [begin, end).
-struct RowRun {
+/// Rows [begin, end) of a batch.
+struct RowRange {
   std::int64_t begin = 0;
   std::int64_t end = 0;
 
-  std::int64_t rows() const { return end - begin; }
-  friend bool operator==(const RowRun&, const RowRun&) = default;
+  constexpr std::int64_t rows() const { return end - begin; }  ///< number of rows
+  friend constexpr bool operator==(const RowRange&, const RowRange&) = default;
 };
+
+using RowRun = RowRange;
 
 using RowRuns = std::vector<RowRun>;
 
@@ -61,6 +63,7 @@ inline RowRuns rows_between(const RowRuns& runs, std::int64_t rows) {
   return gaps;
 }
 
+/// Returns the number of rows of all runs.
 inline std::int64_t count_rows(const RowRuns& runs) {
   std::int64_t rows = 0;
   for (const RowRun& run : runs) rows += run.rows();
@@ -71,6 +74,7 @@ inline std::int64_t count_rows(const RowRuns& runs) {
 /// dry run skips most of them.
 class RowTiles {
  public:
+  /// No run is empty.
   RowTiles(RowRuns runs, std::int64_t rows_per_tile) : runs_(std::move(runs)), rows_per_tile_(rows_per_tile) {
     for (const RowRun& run : runs_) {
       before_.push_back(rows_);
@@ -78,8 +82,10 @@ class RowTiles {
     }
   }
 
+  /// Returns the number of tiles.
   std::size_t size() const { return rows_ == 0 ? 0 : static_cast<std::size_t>(ceil_divide(rows_, rows_per_tile_)); }
-  std::int64_t rows(std::size_t tile) const { return std::min(rows_per_tile_, rows_ - begin(tile)); }
+  std::int64_t rows(std::size_t tile) const { return std::min(rows_per_tile_, rows_ - begin(tile)); }  ///< of a tile
+  /// Returns the runs of a tile.
   RowRuns operator[](std::size_t tile) const {
     const std::int64_t from = begin(tile), to = from + rows(tile);
     RowRuns found;
@@ -147,14 +153,6 @@ concept Batch = std::copyable<B> && requires(const B batch, Context<L>& context)
   { batch.pattern() == batch.pattern() } -> std::convertible_to<bool>;
   batch.upload(context).input;
   batch.upload(context).targets;
-};
-
-/// Rows [begin, end) of a batch.
-struct RowRange {
-  std::int64_t begin = 0;
-  std::int64_t end = 0;
-
-  friend constexpr bool operator==(const RowRange&, const RowRange&) = default;
 };
 
 /// Returns the rows of part `part` of `parts`: [rows part / parts, rows (part + 1) / parts), rounded down. The sizes of

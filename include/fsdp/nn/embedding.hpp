@@ -61,24 +61,22 @@ struct RotaryEmbedding : Embedding<L> {
 template <class L>
 void Embedding<L>::forward(Context<L>& context, const Weights& weights, Tensor<const std::int32_t> tokens,
                            Tensor<Compute> y) const {
-  device::enqueue(context.stream, device::Embedding<Compute>{.table = weights.table, .tokens = tokens, .out = y});
+  context.enqueue(device::Embedding<Compute>{.table = weights.table, .tokens = tokens, .out = y});
 }
 
 template <class L>
 void Embedding<L>::backward(Context<L>& context, const Gradients& gradients, Tensor<const std::int32_t> tokens,
                             Tensor<const Compute> dy) const {
   if (!gradients.table.wanted()) return;
-  device::enqueue(context.stream,
-                  device::EmbeddingBackward<Compute>{
-                      .tokens = tokens, .dy = dy, .dtable = gradients.table.tensor, .write = gradients.table.next()});
+  context.enqueue(device::EmbeddingBackward<Compute>{
+      .tokens = tokens, .dy = dy, .dtable = gradients.table.tensor, .write = gradients.table.next()});
 }
 
 template <class L>
 typename RotaryEmbedding<L>::Shared RotaryEmbedding<L>::share(Context<L>& context) const {
   const std::int64_t rows = context.positions.empty() ? context.sequence_length : context.sequences;
   const auto table = context.template save<float>({rows, head_dim});  // [S, d]; in a decoding pass [sequences, d]
-  device::enqueue(
-      context.stream,
+  context.enqueue(
       device::RotaryTable{.theta = theta, .scaling = scaling, .table = table, .positions = context.positions.device});
   return {table};
 }

@@ -94,11 +94,9 @@ struct LossHead : ModuleTypes<L, LossHeadFields> {
     }
     void clear_others(Context<L>& context, Tensor<Compute> all) const {
       if (targets.numel() < all.rows())
-        device::enqueue(context.stream,
-                        device::Fill<Compute>{.y = all.slice(targets.numel(), all.rows()), .value = 0.0f});
+        context.enqueue(device::Fill<Compute>{.y = all.slice(targets.numel(), all.rows()), .value = 0.0f});
     }
   };
-  /// State that the blocks of columns share.
   struct Blocks {
     Tensor<double> state;    // [t, 3]
     Tensor<Compute> logits;  // [R, c], logits of the last block
@@ -126,11 +124,11 @@ struct LossHead : ModuleTypes<L, LossHeadFields> {
     std::int64_t row = 0;
     for (const RowRun& run : runs) {
       const std::int64_t end = row + run.rows();
-      device::enqueue(context.stream, device::RmsNorm<Compute>{.x = x.slice(run.begin, run.end),
-                                                               .weight = weights.norm,
-                                                               .eps = eps,
-                                                               .y = rows.normed.slice(row, end),
-                                                               .rstd = rows.rstd.slice(row, end)});
+      context.enqueue(device::RmsNorm<Compute>{.x = x.slice(run.begin, run.end),
+                                               .weight = weights.norm,
+                                               .eps = eps,
+                                               .y = rows.normed.slice(row, end),
+                                               .rstd = rows.rstd.slice(row, end)});
       if constexpr (!Device::counts_only)
         device::move<Device>(context.stream, targets.device.data() + run.begin, rows.targets.data() + row, run.rows());
       row = end;
@@ -146,9 +144,8 @@ struct LossHead : ModuleTypes<L, LossHeadFields> {
     const auto logits = frame.template allocate<Compute>({rows.normed.rows(), vocabulary});  // [R, V], then dlogits
     project<L, 1>(context, rows.normed, {weights.weight}, {logits});
     context.progress();
-    device::enqueue(context.stream,
-                    device::CrossEntropy<Compute>{
-                        .logits = rows.counted(logits), .targets = rows.targets, .scale = scale, .loss = loss});
+    context.enqueue(device::CrossEntropy<Compute>{
+        .logits = rows.counted(logits), .targets = rows.targets, .scale = scale, .loss = loss});
     rows.clear_others(context, logits);
     project_backward_weight<L, 1>(context, {logits}, rows.normed, {gradients.weight});
     context.progress();
@@ -163,7 +160,7 @@ struct LossHead : ModuleTypes<L, LossHeadFields> {
     typename L::Frame frame(context.arena);
     const auto sum = frame.template allocate<float>({rows.normed.rows(), hidden});  // [R, H], the gradient of normed
     const Blocks all = fold_blocks(context, weights, rows, columns, frame);
-    device::enqueue(context.stream, device::CrossEntropySum{.state = all.state, .loss = loss});
+    context.enqueue(device::CrossEntropySum{.state = all.state, .loss = loss});
     const bool written = *gradients.weight.written;
     const std::int64_t last = (vocabulary - 1) / columns * columns;
     for (std::int64_t begin = last; begin >= 0; begin -= columns) {
@@ -173,11 +170,8 @@ struct LossHead : ModuleTypes<L, LossHeadFields> {
         project<L, 1>(context, rows.normed, {weights.weight.slice(begin, end)}, {logits});
         context.progress();
       }
-      device::enqueue(context.stream, device::CrossEntropyGradient<Compute>{.logits = rows.counted(logits),
-                                                                            .first = begin,
-                                                                            .targets = rows.targets,
-                                                                            .scale = scale,
-                                                                            .state = all.state});
+      context.enqueue(device::CrossEntropyGradient<Compute>{
+          .logits = rows.counted(logits), .first = begin, .targets = rows.targets, .scale = scale, .state = all.state});
       rows.clear_others(context, logits);
       bool first = written;  // every block writes its own part of the gradient
       project_backward_weight<L, 1>(context, {logits}, rows.normed, {gradients.weight.rows(begin, end, &first)});
@@ -187,7 +181,7 @@ struct LossHead : ModuleTypes<L, LossHeadFields> {
       context.progress();
     }
     *gradients.weight.written = true;
-    device::enqueue(context.stream, device::Copy<float, Compute>{.x = sum, .y = rows.normed});
+    context.enqueue(device::Copy<float, Compute>{.x = sum, .y = rows.normed});
   }
 
   /// Returns the cross-entropy state over all blocks; `logits` retains the last block's logits.
@@ -200,9 +194,8 @@ struct LossHead : ModuleTypes<L, LossHeadFields> {
       const auto logits = block_of(all.logits, end - begin);
       project<L, 1>(context, rows.normed, {weights.weight.slice(begin, end)}, {logits});
       context.progress();
-      device::enqueue(context.stream,
-                      device::CrossEntropyFold<Compute>{
-                          .logits = rows.counted(logits), .first = begin, .targets = rows.targets, .state = all.state});
+      context.enqueue(device::CrossEntropyFold<Compute>{
+          .logits = rows.counted(logits), .first = begin, .targets = rows.targets, .state = all.state});
     }
     return all;
   }
@@ -217,7 +210,7 @@ void LossHead<L>::loss(Context<L>& context, const Weights& weights, const Gradie
   const tiling::TilePlan plan = this->plan(context);
   const RowRuns valid = valid_rows(targets.host, Device::counts_only);
   for (const RowRun& gap : rows_between(valid, targets.host.numel()))
-    device::enqueue(context.stream, device::Fill<Compute>{.y = dx.slice(gap.begin, gap.end), .value = 0.0f});
+    context.enqueue(device::Fill<Compute>{.y = dx.slice(gap.begin, gap.end), .value = 0.0f});
   for_each_tile(context, valid, plan, [&](const RowRuns& runs) {
     typename L::Frame frame(context.arena);
     const Rows rows = gather(context, weights, x, targets, runs, plan, frame);
@@ -228,14 +221,14 @@ void LossHead<L>::loss(Context<L>& context, const Weights& weights, const Gradie
     std::int64_t row = 0;
     for (const RowRun& run : runs) {
       const std::int64_t end = row + run.rows();
-      device::enqueue(context.stream, device::RmsNormBackward<Compute>{.x = x.slice(run.begin, run.end),
-                                                                       .weight = weights.norm,
-                                                                       .rstd = rows.rstd.slice(row, end),
-                                                                       .dy = rows.normed.slice(row, end),
-                                                                       .dx = dx.slice(run.begin, run.end),
-                                                                       .dx_write = Write::overwrite,
-                                                                       .dw = gradients.norm.tensor,
-                                                                       .dw_write = gradients.norm.next()});
+      context.enqueue(device::RmsNormBackward<Compute>{.x = x.slice(run.begin, run.end),
+                                                       .weight = weights.norm,
+                                                       .rstd = rows.rstd.slice(row, end),
+                                                       .dy = rows.normed.slice(row, end),
+                                                       .dx = dx.slice(run.begin, run.end),
+                                                       .dx_write = Write::overwrite,
+                                                       .dw = gradients.norm.tensor,
+                                                       .dw_write = gradients.norm.next()});
       row = end;
     }
   });
@@ -250,14 +243,14 @@ void LossHead<L>::loss_only(Context<L>& context, const Weights& weights, Tensor<
     const Rows rows = gather(context, weights, x, targets, runs, plan, frame);
     if (plan.columns_per_block > 0) {
       const Blocks all = fold_blocks(context, weights, rows, plan.columns_per_block, frame);
-      device::enqueue(context.stream, device::CrossEntropySum{.state = all.state, .loss = loss});
+      context.enqueue(device::CrossEntropySum{.state = all.state, .loss = loss});
       return;
     }
     const auto logits = frame.template allocate<Compute>({rows.normed.rows(), vocabulary});  // [R, V]
     project<L, 1>(context, rows.normed, {weights.weight}, {logits});
     context.progress();
-    device::enqueue(context.stream, device::CrossEntropyLoss<Compute>{
-                                        .logits = rows.counted(logits), .targets = rows.targets, .loss = loss});
+    context.enqueue(
+        device::CrossEntropyLoss<Compute>{.logits = rows.counted(logits), .targets = rows.targets, .loss = loss});
   });
 }
 
@@ -267,8 +260,7 @@ void LossHead<L>::logits(Context<L>& context, const Weights& weights, Tensor<con
   typename L::Frame frame(context.arena);
   const auto normed = frame.template allocate<Compute>({x.rows(), hidden});  // [T, H]
   const auto rstd = frame.template allocate<float>({x.rows()});              // [T]
-  device::enqueue(context.stream,
-                  device::RmsNorm<Compute>{.x = x, .weight = weights.norm, .eps = eps, .y = normed, .rstd = rstd});
+  context.enqueue(device::RmsNorm<Compute>{.x = x, .weight = weights.norm, .eps = eps, .y = normed, .rstd = rstd});
   project<L, 1>(context, normed, {weights.weight}, {logits});
 }
 

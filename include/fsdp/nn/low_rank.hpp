@@ -102,15 +102,14 @@ class LowRankPath {
     if (!paths_.any()) return;
     typename L::Frame frame(context_->arena);
     const auto u = frame.template allocate<Compute>({x.rows(), paths_.columns()});  // [t, n r]
-    make_u(x, u);
+    {
+      typename L::Frame inner(context_->arena);
+      through_a(dropped(x, inner), u);
+    }
     if (const Tensor<Y> all = beside(y); all.data() != nullptr)
-      return enqueue(device::Matmul<Compute, Y>{
-          .a = u, .b = device::transposed(diagonal_b(frame, y)), .c = all, .write = Write::accumulate});
+      return multiply(*context_, u, device::transposed(diagonal_b(frame, y)), all, Write::accumulate);
     for_each([&](std::size_t i, std::int64_t begin, std::int64_t end) {
-      enqueue(device::Matmul<Compute, Y>{.a = u.slice_columns(begin, end),
-                                         .b = device::transposed(weights_.b[i]),
-                                         .c = y[i],
-                                         .write = Write::accumulate});
+      multiply(*context_, u.slice_columns(begin, end), device::transposed(weights_.b[i]), y[i], Write::accumulate);
     });
   }
 
@@ -123,10 +122,10 @@ class LowRankPath {
     const auto du = outer.template allocate<Compute>({rows, paths_.columns()});  // [t, n r]
     if (const Tensor<const Compute> all = beside(dy); all.data() != nullptr) {
       typename L::Frame frame(context_->arena);
-      enqueue(device::Matmul<Compute>{.a = all, .b = diagonal_b(frame, dy), .c = du});
+      multiply(*context_, all, diagonal_b(frame, dy), du);
     } else {
       for_each([&](std::size_t i, std::int64_t begin, std::int64_t end) {
-        enqueue(device::Matmul<Compute>{.a = dy[i], .b = weights_.b[i], .c = du.slice_columns(begin, end)});
+        multiply(*context_, dy[i], weights_.b[i], du.slice_columns(begin, end));
       });
     }
     scale(du);
@@ -153,14 +152,10 @@ class LowRankPath {
     typename L::Frame frame(context_->arena);
     const auto d = frame.template allocate<Compute>(dx.shape());  // [t, in]
     through_a_backward(du, d, Write::overwrite);
-    enqueue(device::Scale<Compute, X>{.x = d, .y = dx, .write = Write::accumulate, .dropout = dropout()});
+    context_->enqueue(device::Scale<Compute, X>{.x = d, .y = dx, .write = Write::accumulate, .dropout = dropout()});
   }
 
  private:
-  template <class Operation>
-  void enqueue(const Operation& operation) const {
-    device::enqueue(context_->stream, operation);
-  }
   /// Calls body(i, begin, end) for each projection i with a path; [begin, end) are its columns among the columns of all
   /// paths.
   template <class Body>
@@ -189,12 +184,12 @@ class LowRankPath {
     std::int64_t rows = 0;
     for (const Tensor<T>& output : outputs) rows += output.columns();
     const auto b = frame.template allocate<Compute>({rows, paths_.columns()});
-    enqueue(device::Fill<Compute>{.y = b});
+    context_->enqueue(device::Fill<Compute>{.y = b});
     std::array<std::int64_t, N> first{};
     for (std::size_t i = 1; i < N; ++i) first[i] = first[i - 1] + outputs[i - 1].columns();
     for_each([&](std::size_t i, std::int64_t begin, std::int64_t end) {
-      enqueue(device::Copy<Compute>{.x = weights_.b[i],
-                                    .y = b.slice(first[i], first[i] + weights_.b[i].rows()).slice_columns(begin, end)});
+      context_->enqueue(device::Copy<Compute>{
+          .x = weights_.b[i], .y = b.slice(first[i], first[i] + weights_.b[i].rows()).slice_columns(begin, end)});
     });
     return b;
   }
@@ -210,23 +205,20 @@ class LowRankPath {
   Tensor<const Compute> dropped(Tensor<const Compute> x, typename L::Frame& frame) const {
     if (!drops()) return x;
     const auto kept = frame.template allocate<Compute>(x.shape());  // [t, in]
-    enqueue(device::Scale<Compute>{.x = x, .y = kept, .dropout = dropout()});
+    context_->enqueue(device::Scale<Compute>{.x = x, .y = kept, .dropout = dropout()});
     return kept;
   }
-  void scale(Tensor<Compute> u) const { enqueue(device::Scale<Compute>{.x = u, .y = u, .factor = paths_.scale}); }
-  /// u = s dropout(x) [A_0^T, A_1^T, ...].
-  void make_u(Tensor<const Compute> x, Tensor<Compute> u) const {
-    typename L::Frame frame(context_->arena);
-    through_a(dropped(x, frame), u);
+  void scale(Tensor<Compute> u) const {
+    context_->enqueue(device::Scale<Compute>{.x = u, .y = u, .factor = paths_.scale});
   }
+  /// u = s x [A_0^T, A_1^T, ...].
   void through_a(Tensor<const Compute> x, Tensor<Compute> u) const {
     const Tensor<const Compute> all = stacked_a();
     if (all.data() != nullptr)
-      enqueue(device::Matmul<Compute>{.a = x, .b = device::transposed(all), .c = u});
+      multiply(*context_, x, device::transposed(all), u);
     else
       for_each([&](std::size_t i, std::int64_t begin, std::int64_t end) {
-        enqueue(
-            device::Matmul<Compute>{.a = x, .b = device::transposed(weights_.a[i]), .c = u.slice_columns(begin, end)});
+        multiply(*context_, x, device::transposed(weights_.a[i]), u.slice_columns(begin, end));
       });
     scale(u);
   }
@@ -234,20 +226,16 @@ class LowRankPath {
   template <class X>
   void through_a_backward(Tensor<const Compute> du, Tensor<X> dx, Write write) const {
     const Tensor<const Compute> all = stacked_a();
-    if (all.data() != nullptr) return enqueue(device::Matmul<Compute, X>{.a = du, .b = all, .c = dx, .write = write});
+    if (all.data() != nullptr) return multiply(*context_, du, all, dx, write);
     for_each([&](std::size_t i, std::int64_t begin, std::int64_t end) {
-      enqueue(device::Matmul<Compute, X>{.a = du.slice_columns(begin, end),
-                                         .b = weights_.a[i],
-                                         .c = dx,
-                                         .write = begin == 0 ? write : Write::accumulate});
+      multiply(*context_, du.slice_columns(begin, end), weights_.a[i], dx, begin == 0 ? write : Write::accumulate);
     });
   }
   /// gradient (+)= left^T right.
   void add_product(const GradientView<Accumulate>& gradient, Tensor<const Compute> left,
                    Tensor<const Compute> right) const {
     if (!gradient.wanted()) return;
-    enqueue(device::Matmul<Compute, Accumulate>{
-        .a = device::transposed(left), .b = right, .c = gradient.tensor, .write = gradient.next()});
+    multiply(*context_, device::transposed(left), right, gradient.tensor, gradient.next());
   }
   /// Returns the A of all paths as one matrix if they are adjacent in memory, else an empty tensor. A single A may be a
   /// slice of columns.

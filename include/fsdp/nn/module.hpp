@@ -18,6 +18,7 @@
 #include <tessera/fsdp/core/tensor.hpp>
 #include <tessera/fsdp/device/documents.hpp>
 #include <tessera/fsdp/device/memory.hpp>
+#include <tessera/fsdp/device/operation.hpp>
 #include <tessera/fsdp/nn/tile_plans.hpp>
 #include <tessera/fsdp/precision/policies.hpp>
 
@@ -73,11 +74,15 @@ struct Context {
   void (*poll)(void*) = nullptr;
   void* poll_state = nullptr;
 
-  /// Returns the number of tokens of the micro-batch.
-  std::int64_t tokens() const { return sequences * sequence_length; }
+  std::int64_t tokens() const { return sequences * sequence_length; }  ///< of the micro-batch
   /// Lets pending communication make progress; long loops call it between matmuls.
   void progress() const {
     if (poll != nullptr) poll(poll_state);
+  }
+  /// Enqueues an operation on the stream.
+  template <class Operation>
+  void enqueue(const Operation& operation) const {
+    device::enqueue(stream, operation);
   }
   /// Allocates memory that lives until this unit's backward is done.
   template <class T>

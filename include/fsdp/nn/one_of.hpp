@@ -53,7 +53,6 @@ struct OneOf {
       : kind(std::forward<Kind>(block)) {}
 };
 
-/// Whether a block type is a OneOf.
 template <class Block>
 inline constexpr bool is_one_of = false;
 template <class... Kinds>
@@ -87,13 +86,11 @@ decltype(auto) visit_kind(const OneOf<Kinds...>& block, typename OneOf<Kinds...>
       block.kind);
 }
 
-/// Whether every kind of the block is a BlockModule.
 template <class Block, class L>
 inline constexpr bool all_kinds_are_blocks = BlockModule<Block, L>;
 template <class... Kinds, class L>
 inline constexpr bool all_kinds_are_blocks<OneOf<Kinds...>, L> = (... && BlockModule<Kinds, L>);
 
-/// Whether every kind of the block is a CachingBlock, which can continue sequences.
 template <class Block, class L>
 inline constexpr bool all_kinds_cache = CachingBlock<Block, L>;
 template <class... Kinds, class L>

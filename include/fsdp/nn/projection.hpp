@@ -49,22 +49,22 @@ Tensor<T> stacked(const std::array<Tensor<T>, N>& matrices) {
   return Tensor<T>(matrices[0].data(), {rows, matrices[0].columns()});
 }
 
+/// c (+)= a b.
+template <class L, class C>
+void multiply(Context<L>& context, const device::Operand<typename L::Compute>& a,
+              const device::Operand<typename L::Compute>& b, Tensor<C> c, Write write = Write::overwrite) {
+  context.enqueue(device::Matmul<typename L::Compute, C>{.a = a, .b = b, .c = c, .write = write});
+}
+
 /// y_i (+)= x W_i^T: x [T, in], y_i [T, out_i]. Skips absent weights.
 template <class L, std::size_t N, class C = typename L::Compute>
 void project(Context<L>& context, Tensor<const typename L::Compute> x,
              const std::array<Tensor<const typename L::Compute>, N>& weights, const std::array<Tensor<C>, N>& y,
              Write write = Write::overwrite) {
-  using Compute = typename L::Compute;
   const Tensor<C> all = adjacent(weights) ? side_by_side(y) : Tensor<C>();
-  if (all.data() != nullptr) {
-    device::enqueue(context.stream, device::Matmul<Compute, C>{
-                                        .a = x, .b = device::transposed(stacked(weights)), .c = all, .write = write});
-    return;
-  }
+  if (all.data() != nullptr) return multiply(context, x, device::transposed(stacked(weights)), all, write);
   for (std::size_t i = 0; i < N; ++i)
-    if (weights[i].data() != nullptr)
-      device::enqueue(context.stream, device::Matmul<Compute, C>{
-                                          .a = x, .b = device::transposed(weights[i]), .c = y[i], .write = write});
+    if (weights[i].data() != nullptr) multiply(context, x, device::transposed(weights[i]), y[i], write);
 }
 
 /// dx (+)= sum of dy_i W_i: dy_i [T, out_i], dx [T, in]. Skips absent weights.
@@ -72,16 +72,11 @@ template <class L, std::size_t N, class C, class D = Tensor<const typename L::Co
 void project_backward_input(Context<L>& context, const std::array<D, N>& dy,
                             const std::array<Tensor<const typename L::Compute>, N>& weights, Tensor<C> dx,
                             Write write = Write::overwrite) {
-  using Compute = typename L::Compute;
   const D all = adjacent(weights) ? side_by_side(dy) : D();
-  if (all.data() != nullptr) {
-    device::enqueue(context.stream,
-                    device::Matmul<Compute, C>{.a = all, .b = stacked(weights), .c = dx, .write = write});
-    return;
-  }
+  if (all.data() != nullptr) return multiply(context, all, stacked(weights), dx, write);
   for (std::size_t i = 0; i < N; ++i) {
     if (weights[i].data() == nullptr) continue;
-    device::enqueue(context.stream, device::Matmul<Compute, C>{.a = dy[i], .b = weights[i], .c = dx, .write = write});
+    multiply(context, dy[i], weights[i], dx, write);
     write = Write::accumulate;
   }
 }
@@ -91,12 +86,11 @@ void project_backward_input(Context<L>& context, const std::array<D, N>& dy,
 template <class L, class C>
 void multiply_by_slice(Context<L>& context, Tensor<const typename L::Compute> x,
                        Tensor<const typename L::Compute> weight, Tensor<C> y) {
-  using Compute = typename L::Compute;
   typename L::Frame frame(context.arena);
   const auto wide = frame.template allocate<float>(y.shape());  // [t, c]
-  device::enqueue(context.stream, device::Matmul<Compute, float>{.a = x, .b = weight, .c = wide});
+  multiply(context, x, weight, wide);
   context.progress();
-  device::enqueue(context.stream, device::Copy<float, C>{.x = wide, .y = y});
+  context.enqueue(device::Copy<float, C>{.x = wide, .y = y});
 }
 
 /// dW_i (+)= dy_i^T x, stored as type Accumulate; skips frozen weights.
@@ -116,16 +110,11 @@ void project_backward_weight(Context<L>& context, const std::array<Tensor<const 
   if (all.data() != nullptr) {
     Write write = Write::overwrite;
     for (const auto& gradient : gradients) write = gradient.next();
-    device::enqueue(context.stream, device::Matmul<Compute, Accumulate>{
-                                        .a = device::transposed(all), .b = x, .c = stacked(tensors), .write = write});
-    return;
+    return multiply(context, device::transposed(all), x, stacked(tensors), write);
   }
   for (std::size_t i = 0; i < N; ++i)
     if (gradients[i].wanted())
-      device::enqueue(
-          context.stream,
-          device::Matmul<Compute, Accumulate>{
-              .a = device::transposed(dy[i]), .b = x, .c = gradients[i].tensor, .write = gradients[i].next()});
+      multiply(context, device::transposed(dy[i]), x, gradients[i].tensor, gradients[i].next());
 }
 
 /// Call it before a gradient is written in parts, some of which may be written twice. Zeroes the gradient if the next
@@ -133,7 +122,7 @@ void project_backward_weight(Context<L>& context, const std::array<Tensor<const 
 template <class L>
 void write_in_parts(Context<L>& context, const GradientView<typename L::Accumulate>& gradient) {
   if (gradient.wanted() && gradient.next() == Write::overwrite)
-    device::enqueue(context.stream, device::Fill<typename L::Accumulate>{.y = gradient.tensor});
+    context.enqueue(device::Fill<typename L::Accumulate>{.y = gradient.tensor});
 }
 
 }  // namespace fsdp::nn

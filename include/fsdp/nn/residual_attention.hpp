@@ -127,7 +127,7 @@ struct ResidualAttention : ModuleTypes<L, AttentionFields> {
                            split(saved.qkv), saved.out, dout, split(dqkv));
     }
     const auto normed = frame.template allocate<Compute>({context.tokens(), hidden});  // [T, H], then its gradient
-    device::enqueue(context.stream, norm(weights, saved.x, saved.rstd, normed));
+    context.enqueue(norm(weights, saved.x, saved.rstd, normed));
     project_backward(context, weights, gradients, normed, split(dqkv), normed);
     norm_backward(context, weights, gradients, saved.x, saved.rstd, normed, dy);
   }
@@ -143,14 +143,14 @@ struct ResidualAttention : ModuleTypes<L, AttentionFields> {
   /// Adds the input gradient to dx.
   void norm_backward(Context<L>& context, const Weights& weights, const Gradients& gradients, Tensor<const Compute> x,
                      Tensor<float> rstd, Tensor<const Compute> dy, Tensor<Compute> dx) const {
-    device::enqueue(context.stream, device::RmsNormBackward<Compute>{.x = x,
-                                                                     .weight = weights.norm,
-                                                                     .rstd = rstd,
-                                                                     .dy = dy,
-                                                                     .dx = dx,
-                                                                     .dx_write = Write::accumulate,
-                                                                     .dw = gradients.norm.tensor,
-                                                                     .dw_write = gradients.norm.next()});
+    context.enqueue(device::RmsNormBackward<Compute>{.x = x,
+                                                     .weight = weights.norm,
+                                                     .rstd = rstd,
+                                                     .dy = dy,
+                                                     .dx = dx,
+                                                     .dx_write = Write::accumulate,
+                                                     .dw = gradients.norm.tensor,
+                                                     .dw_write = gradients.norm.next()});
     context.progress();
   }
   /// Writes each of q, k and v whose weight is present.
@@ -159,8 +159,7 @@ struct ResidualAttention : ModuleTypes<L, AttentionFields> {
     projections(context, weights, at).template forward<Compute>(x, y);
     const std::array bias{weights.q_bias, weights.k_bias, weights.v_bias};
     for (std::size_t i = 0; biases && i < bias.size(); ++i)
-      if (bias[i].data() != nullptr)
-        device::enqueue(context.stream, device::AddBias<Compute>{.bias = bias[i], .y = y[i]});
+      if (bias[i].data() != nullptr) context.enqueue(device::AddBias<Compute>{.bias = bias[i], .y = y[i]});
   }
   /// Writes the weights' gradients, and adds to dx or overwrites it. dx may alias x.
   template <class C>
@@ -171,8 +170,7 @@ struct ResidualAttention : ModuleTypes<L, AttentionFields> {
     const std::array bias{gradients.q_bias, gradients.k_bias, gradients.v_bias};
     for (std::size_t i = 0; biases && i < bias.size(); ++i)
       if (bias[i].wanted())
-        device::enqueue(context.stream,
-                        device::BiasBackward<Compute>{.dy = d[i], .dbias = bias[i].tensor, .write = bias[i].next()});
+        context.enqueue(device::BiasBackward<Compute>{.dy = d[i], .dbias = bias[i].tensor, .write = bias[i].next()});
     const Linear<L, 3> linear = projections(context, weights, at);
     linear.backward_weight({gradients.q, gradients.k, gradients.v}, x, d);
     linear.template backward_input<C>(gradients.qkv_paths, x, d, dx, write);
@@ -181,8 +179,9 @@ struct ResidualAttention : ModuleTypes<L, AttentionFields> {
   Linear<L, 1> output(Context<L>& context, const Weights& weights, const Origin& at = {}) const {
     return {context, {weights.out}, paths.out, weights.out_path, at};
   }
-  /// Returns the weights of the head norms.
-  typename Heads::Norms norms(const Weights& weights) const { return {weights.q_norm, weights.k_norm}; }
+  typename Heads::Norms norms(const Weights& weights) const {
+    return {weights.q_norm, weights.k_norm};
+  }  ///< of the heads
 
  private:
   Linear<L, 3> projections(Context<L>& context, const Weights& weights, const Origin& at) const {
@@ -207,12 +206,12 @@ struct ResidualAttention : ModuleTypes<L, AttentionFields> {
     saved.rstd = context.template save<float>({tokens});
     typename L::Frame frame(context.arena);
     const auto normed = frame.template allocate<Compute>({tokens, hidden});  // [T, H]
-    device::enqueue(context.stream, norm(weights, x, saved.rstd, normed));
+    context.enqueue(norm(weights, x, saved.rstd, normed));
     project(context, weights, normed, split(saved.qkv));
   }
   /// y = x + the output projection of attention.
   void add_attention(Context<L>& context, const Weights& weights, const Saved& saved, Tensor<Compute> y) const {
-    device::enqueue(context.stream, device::Copy<Compute>{.x = saved.x, .y = y});
+    context.enqueue(device::Copy<Compute>{.x = saved.x, .y = y});
     output(context, weights).template forward<Compute>(saved.out, {y}, Write::accumulate);
   }
 };

@@ -56,8 +56,7 @@ struct HeadRange {
   std::int64_t rank_begin = begin;  ///< heads of all parts of its rank: [rank_begin, rank_end)
   std::int64_t rank_end = end;
 
-  /// Returns the number of heads.
-  constexpr std::int64_t size() const { return end - begin; }
+  constexpr std::int64_t size() const { return end - begin; }  ///< number of heads
   friend constexpr bool operator==(const HeadRange&, const HeadRange&) = default;
 };
 

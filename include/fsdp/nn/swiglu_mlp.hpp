@@ -106,7 +106,7 @@ struct ResidualMlp : ModuleTypes<L, ResidualMlpFields> {
                Tensor<Compute> y) const {
     const tiling::TilePlan& tiles = plan_of(context, *this);
     saved = begin(context, tiles, x);
-    device::enqueue(context.stream, device::Copy<Compute>{.x = x, .y = y});
+    context.enqueue(device::Copy<Compute>{.x = x, .y = y});
     Tile::for_each(context, tiles, paths, weights.mlp, saved.kept, [&](const Tile& tile, typename L::Frame& frame) {
       const auto normed = normalise(context, weights, saved, tile, frame);  // [t, H]
       tile.forward(normed, tile.rows(y), Write::accumulate);
@@ -129,14 +129,14 @@ struct ResidualMlp : ModuleTypes<L, ResidualMlpFields> {
       const auto normed = normalise(context, weights, saved, tile, frame);  // [t, H], then its gradient
       const auto d = tile.rows(dy);                                         // [t, H]
       tile.backward(gradients.mlp, normed, d, normed);
-      device::enqueue(context.stream, device::RmsNormBackward<Compute>{.x = tile.rows(saved.x),
-                                                                       .weight = weights.norm,
-                                                                       .rstd = tile.rows(saved.rstd),
-                                                                       .dy = normed,
-                                                                       .dx = d,
-                                                                       .dx_write = Write::accumulate,
-                                                                       .dw = gradients.norm.tensor,
-                                                                       .dw_write = gradients.norm.next()});
+      context.enqueue(device::RmsNormBackward<Compute>{.x = tile.rows(saved.x),
+                                                       .weight = weights.norm,
+                                                       .rstd = tile.rows(saved.rstd),
+                                                       .dy = normed,
+                                                       .dx = d,
+                                                       .dx_write = Write::accumulate,
+                                                       .dw = gradients.norm.tensor,
+                                                       .dw_write = gradients.norm.next()});
     });
   }
 
@@ -150,9 +150,8 @@ struct ResidualMlp : ModuleTypes<L, ResidualMlpFields> {
                             typename L::Frame& frame) const {
     const auto x = tile.rows(saved.x);                                // [t, H]
     const auto normed = frame.template allocate<Compute>(x.shape());  // [t, H]
-    device::enqueue(context.stream,
-                    device::RmsNorm<Compute>{
-                        .x = x, .weight = weights.norm, .eps = eps, .y = normed, .rstd = tile.rows(saved.rstd)});
+    context.enqueue(device::RmsNorm<Compute>{
+        .x = x, .weight = weights.norm, .eps = eps, .y = normed, .rstd = tile.rows(saved.rstd)});
     return normed;
   }
 };

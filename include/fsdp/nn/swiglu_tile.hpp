@@ -136,7 +136,7 @@ class SwiGluTile {
     const GateUp g = take_gate_up(frame);
     const auto dh = frame.template allocate<Compute>({tokens(), columns()});  // [t, I]
     if (!tile_.kept) expand(*weights_, x, g);
-    device::enqueue(context_->stream, device::Matmul<Compute>{.a = dy, .b = weights_->down, .c = dh});
+    multiply(*context_, dy, weights_->down, dh);
     context_->progress();
     backward_matmuls(*weights_, gradients, x, g, dh, dy, dx, Write::overwrite, 0);
   }
@@ -179,7 +179,7 @@ class SwiGluTile {
   template <class C>
   void contract(const Weights& weights, const GateUp& g, Tensor<Compute> h, Tensor<C> y, Write write,
                 std::int64_t column) const {
-    device::enqueue(context_->stream, device::SwiGlu<Compute>{.gate = g.gate, .up = g.up, .h = h});
+    context_->enqueue(device::SwiGlu<Compute>{.gate = g.gate, .up = g.up, .h = h});
     const Linear<L, 1> down(*context_, {weights.down}, paths_->down, weights.down_path, {tile_.begin, column});
     down.template forward<C>(h, {y}, write);
   }
@@ -194,7 +194,7 @@ class SwiGluTile {
       const LowRankPath<L, 1> path(*context_, paths_->down, weights.down_path, {tile_.begin, column});
       const auto du = path.backward(frame, {dy});  // [t, r]
       path.template backward_input<Compute>(du, dh);
-      device::enqueue(context_->stream, device::SwiGluBackward<Compute>{.gate = g.gate, .up = g.up, .dh = dh});
+      context_->enqueue(device::SwiGluBackward<Compute>{.gate = g.gate, .up = g.up, .dh = dh});
       project_backward_weight<L, 1>(*context_, {dy}, dh, {gradients.down});
       path.backward_weight(gradients.down_path, dh, {dy}, du);
       context_->progress();
@@ -224,14 +224,14 @@ class SwiGluTile {
   void forward_blocked(Tensor<const Compute> x, Tensor<Compute> y, Write write) const {
     typename L::Frame frame(context_->arena);
     const auto sum = frame.template allocate<float>(y.shape());  // [t, H]
-    if (write == Write::accumulate) device::enqueue(context_->stream, device::Copy<Compute, float>{.x = y, .y = sum});
+    if (write == Write::accumulate) context_->enqueue(device::Copy<Compute, float>{.x = y, .y = sum});
     for_each_block([&](const Weights& weights, std::int64_t begin, std::int64_t end) {
       typename L::Frame inner(context_->arena);
       const GateUp g = split(weights, inner.template allocate<Compute>({tokens(), 2 * (end - begin)}));
       expand(weights, x, g);
       contract(weights, g, g.gate, sum, begin == 0 ? write : Write::accumulate, begin);
     });
-    device::enqueue(context_->stream, device::Copy<float, Compute>{.x = sum, .y = y});
+    context_->enqueue(device::Copy<float, Compute>{.x = sum, .y = y});
   }
 
   void backward_blocked(const Gradients& gradients, Tensor<const Compute> x, Tensor<const Compute> dy,
@@ -240,43 +240,35 @@ class SwiGluTile {
     const auto sum = frame.template allocate<float>(dx.shape());  // [t, H]
     for_each_block([&](const Weights& weights, std::int64_t begin, std::int64_t end) {
       typename L::Frame inner(context_->arena);
-      Flags written{};
-      const Gradients part = part_of(gradients, begin, end, written);
+      // Separate `written` flags, so that every block's first write overwrites; gradients that all blocks add to stay
+      // whole.
+      std::array<bool, 6> written{};
+      Gradients part = gradients;
+      std::size_t i = 0;
+      for_each_cut(part, [&](auto& gradient, auto cut) {
+        written[i] = *gradient.written;
+        gradient = (gradient.*cut)(begin, end, &written[i++]);
+      });
       const auto dh = inner.template allocate<Compute>({tokens(), end - begin});  // [t, c]
       multiply_by_slice<L>(*context_, dy, weights.down, dh);
       const GateUp g = split(weights, inner.template allocate<Compute>({tokens(), 2 * (end - begin)}));
       expand(weights, x, g);
       backward_matmuls(weights, part, x, g, dh, dy, sum, begin == 0 ? Write::overwrite : Write::accumulate, begin);
     });
-    for (const GradientView<typename L::Accumulate>& cut : cut_by_blocks(gradients))
-      if (cut.written != nullptr) *cut.written = true;
-    device::enqueue(context_->stream, device::Copy<float, Compute>{.x = sum, .y = dx});
+    Gradients whole = gradients;
+    for_each_cut(whole, [](auto& gradient, auto) { *gradient.written = true; });
+    context_->enqueue(device::Copy<float, Compute>{.x = sum, .y = dx});
   }
 
-  /// Returns the gradients that are written one part per block. `written` is null for an absent parameter.
-  static std::array<GradientView<typename L::Accumulate>, 6> cut_by_blocks(const Gradients& whole) {
-    return {whole.gate, whole.up, whole.in_paths.b[0], whole.in_paths.b[1], whole.down_path.a[0], whole.down};
-  }
-  using Flags = std::array<bool, 6>;
-  /// Returns a block's part of each gradient, with separate `written` flags, so that every block's first write
-  /// overwrites. Gradients that all blocks add to stay whole.
-  static Gradients part_of(const Gradients& whole, std::int64_t begin, std::int64_t end, Flags& written) {
-    const auto cut = cut_by_blocks(whole);
-    for (std::size_t i = 0; i < cut.size(); ++i) written[i] = cut[i].written != nullptr && *cut[i].written;
-    Gradients part = whole;
-    const auto rows = [&](std::size_t i, auto& gradient) {
-      if (cut[i].written != nullptr) gradient = cut[i].rows(begin, end, &written[i]);
-    };
-    const auto columns = [&](std::size_t i, auto& gradient) {
-      if (cut[i].written != nullptr) gradient = cut[i].columns(begin, end, &written[i]);
-    };
-    rows(0, part.gate);
-    rows(1, part.up);
-    rows(2, part.in_paths.b[0]);
-    rows(3, part.in_paths.b[1]);
-    columns(4, part.down_path.a[0]);
-    columns(5, part.down);
-    return part;
+  /// Calls f(gradient, cut) for each gradient that is written one part per block; `cut` is the member function that
+  /// returns a block's part. Skips absent parameters.
+  template <class F>
+  static void for_each_cut(Gradients& all, F f) {
+    using View = GradientView<typename L::Accumulate>;
+    for (View* const each : {&all.gate, &all.up, &all.in_paths.b[0], &all.in_paths.b[1]})
+      if (each->written != nullptr) f(*each, &View::rows);
+    for (View* const each : {&all.down, &all.down_path.a[0]})
+      if (each->written != nullptr) f(*each, &View::columns);
   }
 
   Context<L>* context_;

@@ -68,13 +68,10 @@ class TilePlans {
   /// Returns the peaks of a single tile of all tokens of `problem`, computed in blocks of `columns` columns (0: all at
   /// once). Throws the same errors as `plan`.
   const Peaks& tile_peaks(ModuleKind kind, const tiling::Problem& problem, std::int64_t columns);
-
-  /// Whether one fixed plan is used for every problem.
-  bool fixed() const { return fixed_.has_value(); }
+  bool fixed() const { return fixed_.has_value(); }  ///< whether one fixed plan is used for every problem
   /// Returns the added module with this problem, or nullptr if there is none.
   const ModuleDryRun* find(ModuleKind kind, const tiling::Problem& problem) const;
-  /// Adds a module, for dry runs.
-  void add(ModuleDryRun module);
+  void add(ModuleDryRun module);  ///< adds a module, for dry runs
 
  private:
   using PlanOf = std::function<tiling::TilePlan(const tiling::Problem&)>;

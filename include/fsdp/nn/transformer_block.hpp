@@ -37,9 +37,7 @@ struct TransformerBlock : ModuleTypes<L, BlockFields> {
   };
 
   Parameters parameters() const;
-
-  /// Returns the MLP's tiling plan.
-  tiling::TilePlan plan(Context<L>& context) const;
+  tiling::TilePlan plan(Context<L>& context) const;  ///< of the MLP
 
   void forward(Context<L>& context, const Shared& shared, const Weights& weights, Saved& saved, Tensor<const Compute> x,
                Tensor<Compute> y) const;

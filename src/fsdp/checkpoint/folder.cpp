@@ -5,11 +5,11 @@
 #include <system_error>
 
 #include <tessera/comm/ranks.hpp>
+#include <tessera/fsdp/checkpoint/inspect.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/identity.hpp>
 
 #include "../core/paths.hpp"
-#include "listed_weights.hpp"
 #include "manifest.hpp"
 #include "step_folders.hpp"
 #include "trainer_state.hpp"
@@ -74,19 +74,18 @@ Opened open_complete(const std::filesystem::path& path, const ReadListing& read,
   return opened;
 }
 
-/// Opens the newest complete and undamaged checkpoint, and calls `found` with it. Returns nothing if there is none;
-/// `why`, if given, then describes the problem of the newest one.
-std::optional<std::filesystem::path> newest_sound(const std::filesystem::path& dir, const ReadListing& read,
-                                                  const Warn& warn, const std::function<void(Opened&&)>& found,
-                                                  std::string* why = nullptr) {
+/// Opens the newest complete and undamaged checkpoint. Returns nothing if there is none; `why` then describes the
+/// problem of the newest one.
+std::optional<std::pair<std::filesystem::path, Opened>> newest_sound(const std::filesystem::path& dir,
+                                                                     const ReadListing& read, const Warn& warn,
+                                                                     std::string& why) {
   const auto skip = [&](const std::filesystem::path& step, const InputError& error) {
-    if (why != nullptr && why->empty()) *why = error.what();
+    if (why.empty()) why = error.what();
     if (warn) warn(message("skipping ", step.string(), ": ", error.what()));
   };
-  for (const std::filesystem::path& candidate : finished(dir, warn)) {
+  for (const std::filesystem::path& candidate : steps_in(dir, warn)) {
     try {
-      found(open_complete(candidate, read, warn));
-      return candidate;
+      return std::pair(candidate, open_complete(candidate, read, warn));
     } catch (const FileError& error) {
       if (!error.absent()) throw;
       skip(candidate, error);
@@ -97,42 +96,26 @@ std::optional<std::filesystem::path> newest_sound(const std::filesystem::path& d
   return std::nullopt;
 }
 
-Opened open_newest(std::filesystem::path& path, const ReadListing& read, const Warn& warn) {
-  std::error_code error;
-  const bool folder = std::filesystem::is_directory(path, error);
-  require<InputError>(folder, path.string(), ": no such checkpoint",
-                      error && error != std::errc::no_such_file_or_directory ? ": " + error.message() : std::string());
-  const bool step_folder =
-      path_exists(path / config_name) || path_exists(path / trainer_name) || step_of(path.filename().string()) >= 0;
-  if (step_folder) return open_complete(path, read, warn);
-  std::optional<Opened> opened;
-  std::string why;
-  const auto newest = newest_sound(
-      path, read, warn, [&](Opened&& found) { opened.emplace(std::move(found)); }, &why);
-  require<InputError>(newest.has_value(), path.string(), ": holds no complete checkpoint", why.empty() ? "" : "; ",
-                      why);
-  path = *newest;
-  return *std::move(opened);
-}
-
 }  // namespace
 
 std::optional<std::filesystem::path> find_latest(const std::filesystem::path& dir, const ReadListing& read,
                                                  const Warn& warn) {
   try {
-    return newest_sound(dir, read, warn, [](Opened&&) {});
+    std::string why;
+    const auto newest = newest_sound(dir, read, warn, why);
+    return newest ? std::optional(newest->first) : std::nullopt;
   } catch (const FileError& error) {
     if (!error.absent()) throw;
     return std::nullopt;
   }
 }
 
-bool holds_any(const std::filesystem::path& dir) { return path_exists(dir) && !finished(dir).empty(); }
+bool holds_any(const std::filesystem::path& dir) { return path_exists(dir) && !steps_in(dir).empty(); }
 
 std::vector<StepFolder> step_folders_in(const std::filesystem::path& dir) {
   std::vector<StepFolder> steps;
   if (!path_exists(dir)) return steps;
-  for (const std::filesystem::path& path : finished(dir)) {
+  for (const std::filesystem::path& path : steps_in(dir)) {
     steps.push_back({.path = path, .step = step_of(path.filename().string())});
     try {
       const TrainerState state = read_trainer_file(path / trainer_name, {}).state;
@@ -167,8 +150,18 @@ void agree_on_folder(const comm::Ranks& ranks, const std::filesystem::path& fold
 }
 
 Checkpoint Checkpoint::open(std::filesystem::path path, const ReadListing& read, const Warn& warn) {
-  Opened opened = open_newest(path, read, warn);
-  return {std::move(path), std::move(opened)};
+  std::error_code error;
+  const bool folder = std::filesystem::is_directory(path, error);
+  require<InputError>(folder, path.string(), ": no such checkpoint",
+                      error && error != std::errc::no_such_file_or_directory ? ": " + error.message() : std::string());
+  const bool step_folder =
+      path_exists(path / config_name) || path_exists(path / trainer_name) || step_of(path.filename().string()) >= 0;
+  if (step_folder) return {path, open_complete(path, read, warn)};
+  std::string why;
+  auto newest = newest_sound(path, read, warn, why);
+  require<InputError>(newest.has_value(), path.string(), ": holds no complete checkpoint", why.empty() ? "" : "; ",
+                      why);
+  return {std::move(newest->first), std::move(newest->second)};
 }
 
 void Checkpoint::check_same_model(const Listing& model) const {

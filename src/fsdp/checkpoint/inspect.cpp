@@ -11,7 +11,6 @@
 #include <tessera/fsdp/core/error.hpp>
 
 #include "manifest.hpp"
-#include "step_folders.hpp"
 
 namespace fsdp::checkpoint {
 namespace {
@@ -57,10 +56,6 @@ std::optional<std::string> not_finite(const SafetensorsFile& file, const TensorI
 }
 
 }  // namespace
-
-std::vector<std::filesystem::path> steps_in(const std::filesystem::path& dir, const Warn& warn) {
-  return finished(dir, warn);
-}
 
 std::vector<std::string> damage_in(const std::filesystem::path& folder, const ReadProgress& progress) {
   const std::optional<Manifest> manifest = read_manifest(folder);

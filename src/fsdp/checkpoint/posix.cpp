@@ -11,12 +11,9 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include <tessera/fsdp/checkpoint/folder.hpp>
-#include <tessera/fsdp/core/checked.hpp>
 #include <tessera/fsdp/core/error.hpp>
 
 #include "../core/paths.hpp"
-#include "states_plan.hpp"
 
 namespace fsdp::checkpoint {
 
@@ -53,12 +50,6 @@ FileDescriptor created(const std::filesystem::path& path) {
   return open_file(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, "created");
 }
 
-/// Replaces any file that a killed run left at this path.
-FileDescriptor created_anew(const std::filesystem::path& path) {
-  ::unlink(path.c_str());
-  return created(path);
-}
-
 }  // namespace
 
 void write_new_file(const std::filesystem::path& path, std::string_view content) {
@@ -69,7 +60,10 @@ void write_new_file(const std::filesystem::path& path, std::string_view content)
 }
 
 PartFile::PartFile(std::filesystem::path part, std::filesystem::path path)
-    : part_(std::move(part)), path_(std::move(path)), file_(created_anew(part_)) {}
+    : part_(std::move(part)), path_(std::move(path)) {
+  ::unlink(part_.c_str());  // a file that a killed run left
+  file_ = created(part_);
+}
 
 PartFile::~PartFile() {
   if (!part_.empty()) ::unlink(part_.c_str());
@@ -114,19 +108,6 @@ std::optional<std::int64_t> bytes_left(const std::filesystem::path& path) {
   if (::statvfs(there.c_str(), &disk) != 0) return std::nullopt;
   const double bytes = static_cast<double>(disk.f_bavail) * static_cast<double>(disk.f_frsize);
   return static_cast<std::int64_t>(std::min(bytes, 0x1p62));
-}
-
-void require_room(const std::filesystem::path& dir, const Listing& model, const OptimizerStates& states,
-                  std::int64_t kept, const Warn& warn) {
-  const std::optional<std::int64_t> left = bytes_left(dir);
-  if (!left) return;
-  const std::int64_t needed =
-      checked_add(plan_file(model.parameters).file_bytes, plan_states(states, model.parameters).file_bytes);
-  require<InputError>(needed <= *left, dir.string(), ": a checkpoint takes ", needed, " bytes and its disk has ", *left,
-                      " left: No space left on device. Make room, or choose another folder");
-  if (warn && static_cast<double>(needed) * static_cast<double>(kept) > static_cast<double>(*left))
-    warn(message(dir.string(), ": ", kept, " checkpoints of ", needed, " bytes each will not fit into the ", *left,
-                 " bytes that its disk has left"));
 }
 
 }  // namespace fsdp::checkpoint

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <tessera/fsdp/checkpoint/safetensors.hpp>
+
 #include <fcntl.h>
 #include <sys/stat.h>
 
@@ -9,17 +11,12 @@
 
 #include <nlohmann/json.hpp>
 
-#include <tessera/fsdp/checkpoint/safetensors.hpp>
-#include <tessera/fsdp/core/checked.hpp>
-#include <tessera/fsdp/core/dtype.hpp>
 #include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/parameter.hpp>
 
 #include "../core/json/strict_json.hpp"
 #include "../core/magics.hpp"
-#include "../core/prefixed.hpp"
-#include "../core/tensor_name.hpp"
-#include "file_sums.hpp"
-#include "safetensors_limits.hpp"
+#include "manifest.hpp"
 
 namespace fsdp::checkpoint {
 namespace {
@@ -80,21 +77,6 @@ TensorInfo parse_tensor(const std::string& name, const json& entry, const std::s
                       ", ", end, "] do not hold ", info.dtype, " ", shape_text(info.shape), ", which is ", info.bytes,
                       " bytes");
   return info;
-}
-
-/// Reads `count` elements of type Stored, a block at a time, and passes each block to `convert`.
-template <class Stored, class T, class Convert>
-void read_blocks(const FileDescriptor& file, const std::filesystem::path& path, const FileSums* sums,
-                 std::int64_t offset, std::int64_t count, T* out, Convert convert) {
-  std::array<Stored, 16384> block;
-  while (count > 0) {
-    const std::int64_t part = std::min(count, static_cast<std::int64_t>(block.size()));
-    const std::size_t bytes = static_cast<std::size_t>(part) * sizeof(Stored);
-    read_checked(file, path, sums, block.data(), bytes, offset);
-    for (std::int64_t i = 0; i < part; ++i) *out++ = convert(block[static_cast<std::size_t>(i)]);
-    offset += static_cast<std::int64_t>(bytes);
-    count -= part;
-  }
 }
 
 /// Throws InputError if a file begins with the magic bytes of another format.
@@ -193,44 +175,38 @@ const TensorInfo& SafetensorsFile::at(std::string_view name) const {
 }
 
 template <class T>
-void SafetensorsFile::read_as(const TensorInfo& tensor, std::int64_t begin, std::int64_t count, T* out) const {
+void SafetensorsFile::read_range(const TensorInfo& tensor, std::int64_t begin, std::int64_t count, T* out) const {
   require(begin >= 0 && count >= 0 && begin <= tensor.elements && count <= tensor.elements - begin, path_.string(),
           ": range of ", count, " elements from ", begin, " is outside tensor \"", tensor.name, "\" of ",
           tensor.elements);
-  const auto plain = [](auto value) { return static_cast<T>(value); };
-  if (tensor.dtype == "F32") {
-    if constexpr (std::is_same_v<T, float>)
-      read_checked(file_, path_, sums_.get(), out, static_cast<std::size_t>(count) * 4, tensor.offset + begin * 4);
-    else
-      read_blocks<float>(file_, path_, sums_.get(), tensor.offset + begin * 4, count, out, plain);
-  } else if (tensor.dtype == "F64") {
-    read_blocks<double>(file_, path_, sums_.get(), tensor.offset + begin * 8, count, out, [&](double value) {
-      const T read = static_cast<T>(value);
-      require<InputError>(std::isfinite(read) || !std::isfinite(value), path_.string(), ": tensor \"", tensor.name,
-                          "\" holds ", value, ", too large for f32");
-      return read;
-    });
-  } else if (tensor.dtype == "BF16") {
-    read_blocks<std::uint16_t>(
-        file_, path_, sums_.get(), tensor.offset + begin * 2, count, out,
-        [](std::uint16_t bits) { return static_cast<T>(static_cast<float>(bf16::from_bits(bits))); });
-  } else if (tensor.dtype == "F16") {
-    read_blocks<std::uint16_t>(
-        file_, path_, sums_.get(), tensor.offset + begin * 2, count, out,
-        [](std::uint16_t bits) { return static_cast<T>(static_cast<float>(f16::from_bits(bits))); });
-  } else {
-    throw InputError(message(path_.string(), ": tensor \"", tensor.name, "\" is ", tensor.dtype,
-                             "; only F64, F32, BF16 and F16 can be read as weights"));
-  }
+  if (tensor.dtype == "F32" && std::is_same_v<T, float>)
+    return read_checked(file_, path_, sums_.get(), out, static_cast<std::size_t>(count) * 4, tensor.offset + begin * 4);
+  const auto read_blocks = [&]<class Stored>(Stored) {  // a block at a time
+    std::array<Stored, 16384> block;
+    std::int64_t offset = tensor.offset + begin * std::int64_t{sizeof(Stored)};
+    for (std::int64_t done = 0; done < count; done += std::ssize(block)) {
+      const auto part = std::span(block).first(static_cast<std::size_t>(std::min(count - done, std::ssize(block))));
+      read_checked(file_, path_, sums_.get(), part.data(), part.size_bytes(), offset);
+      offset += static_cast<std::int64_t>(part.size_bytes());
+      for (const Stored value : part) {
+        *out = static_cast<T>(value);
+        if constexpr (std::is_same_v<Stored, double>)
+          require<InputError>(std::isfinite(*out) || !std::isfinite(value), path_.string(), ": tensor \"", tensor.name,
+                              "\" holds ", value, ", too large for f32");
+        ++out;
+      }
+    }
+  };
+  if (tensor.dtype == "F32") return read_blocks(float());
+  if (tensor.dtype == "F64") return read_blocks(double());
+  if (tensor.dtype == "BF16") return read_blocks(bf16());
+  if (tensor.dtype == "F16") return read_blocks(f16());
+  throw InputError(message(path_.string(), ": tensor \"", tensor.name, "\" is ", tensor.dtype,
+                           "; only F64, F32, BF16 and F16 can be read as weights"));
 }
 
-void SafetensorsFile::read_range(const TensorInfo& tensor, std::int64_t begin, std::int64_t count, float* out) const {
-  read_as(tensor, begin, count, out);
-}
-
-void SafetensorsFile::read_range(const TensorInfo& tensor, std::int64_t begin, std::int64_t count, double* out) const {
-  read_as(tensor, begin, count, out);
-}
+template void SafetensorsFile::read_range(const TensorInfo&, std::int64_t, std::int64_t, float*) const;
+template void SafetensorsFile::read_range(const TensorInfo&, std::int64_t, std::int64_t, double*) const;
 
 std::optional<std::string> not_finite_in(const SafetensorsFile& file, std::string_view tensor, std::int64_t begin,
                                          std::span<const float> values) {

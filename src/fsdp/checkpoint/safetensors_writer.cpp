@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <tessera/fsdp/checkpoint/safetensors.hpp>
+
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -12,14 +13,11 @@
 
 #include <nlohmann/json.hpp>
 
-#include <tessera/fsdp/checkpoint/safetensors.hpp>
-#include <tessera/fsdp/core/checked.hpp>
 #include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/parameter.hpp>
 
-#include "../core/tensor_name.hpp"
-#include "file_sums.hpp"
+#include "manifest.hpp"
 #include "posix.hpp"
-#include "safetensors_limits.hpp"
 
 namespace fsdp::checkpoint {
 

@@ -1,20 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <tessera/fsdp/checkpoint/folder.hpp>
+
 #include <cstring>
-#include <span>
-#include <string>
 #include <system_error>
 #include <type_traits>
-#include <utility>
-#include <vector>
 
-#include <tessera/comm/ranks.hpp>
-#include <tessera/fsdp/checkpoint/folder.hpp>
+#include <tessera/fsdp/core/checked.hpp>
 #include <tessera/fsdp/core/error.hpp>
 
-#include "file_sums.hpp"
 #include "manifest.hpp"
 #include "posix.hpp"
-#include "states_plan.hpp"
 #include "step_folders.hpp"
 #include "trainer_state.hpp"
 
@@ -56,8 +51,8 @@ std::vector<std::string> gathered(const comm::Ranks& ranks, std::string mine) {
   return all;
 }
 
-}  // namespace
-
+/// Plans optimizer.safetensors: one tensor, "name.state", for each state of each parameter. The metadata list the
+/// frozen parameters.
 FilePlan plan_states(const OptimizerStates& states, std::span<const NamedShape> parameters) {
   std::vector<NamedShape> tensors;
   for (const NamedShape& parameter : parameters)
@@ -66,6 +61,21 @@ FilePlan plan_states(const OptimizerStates& states, std::span<const NamedShape> 
   std::map<std::string, std::string> metadata;
   for (const std::string& name : states.frozen) metadata[name] = "frozen";
   return plan_file(std::move(tensors), metadata);
+}
+
+}  // namespace
+
+void require_room(const std::filesystem::path& dir, const Listing& model, const OptimizerStates& states,
+                  std::int64_t kept, const Warn& warn) {
+  const std::optional<std::int64_t> left = bytes_left(dir);
+  if (!left) return;
+  const std::int64_t needed =
+      checked_add(plan_file(model.parameters).file_bytes, plan_states(states, model.parameters).file_bytes);
+  require<InputError>(needed <= *left, dir.string(), ": a checkpoint takes ", needed, " bytes and its disk has ", *left,
+                      " left: No space left on device. Make room, or choose another folder");
+  if (warn && static_cast<double>(needed) * static_cast<double>(kept) > static_cast<double>(*left))
+    warn(message(dir.string(), ": ", kept, " checkpoints of ", needed, " bytes each will not fit into the ", *left,
+                 " bytes that its disk has left"));
 }
 
 Save::Save(std::filesystem::path dir, std::int64_t step, std::uint64_t id, const Listing& model,

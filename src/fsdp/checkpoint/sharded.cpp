@@ -6,15 +6,13 @@
 
 #include <tessera/fsdp/core/error.hpp>
 
-#include "listed_weights.hpp"
 #include "manifest.hpp"
 
 namespace fsdp::checkpoint {
 namespace {
 
 /// A step whose weights belong to another model. Not an InputError, since these make `open` fall back to an older step.
-class OtherModel : public Error {
- public:
+struct OtherModel : Error {
   using Error::Error;
 };
 

@@ -12,12 +12,14 @@
 #include <system_error>
 #include <tuple>
 
+#include <tessera/fsdp/checkpoint/folder.hpp>
+#include <tessera/fsdp/checkpoint/inspect.hpp>
 #include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/file.hpp>
 
 #include "../core/json/strict_json.hpp"
 #include "../core/paths.hpp"
 #include "../core/strings.hpp"
-#include "posix.hpp"
 
 namespace fsdp::checkpoint {
 namespace {
@@ -40,12 +42,9 @@ std::string latest_of(const std::filesystem::path& dir, const Warn& warn) {
   return {};
 }
 
-std::vector<std::filesystem::path> entries_of(const std::filesystem::path& dir) {
-  std::vector<std::filesystem::path> entries;
+std::vector<std::filesystem::path> listed(const std::filesystem::path& dir) {
   std::error_code error;
-  std::filesystem::directory_iterator each(dir, error);
-  for (; !error && each != std::filesystem::directory_iterator(); each.increment(error))
-    entries.push_back(each->path());
+  std::vector<std::filesystem::path> entries = entries_of(dir, error);
   if (error) throw FileError(message(dir.string(), ": cannot be listed: ", error.message()), error.value());
   return entries;
 }
@@ -65,10 +64,10 @@ std::int64_t step_of(std::string_view name) {
   return parsed<std::int64_t>(name).value_or(-1);
 }
 
-std::vector<std::filesystem::path> finished(const std::filesystem::path& dir, const Warn& warn) {
+std::vector<std::filesystem::path> steps_in(const std::filesystem::path& dir, const Warn& warn) {
   std::vector<std::tuple<std::int64_t, bool, std::filesystem::path>> found;
   std::error_code error;
-  for (std::filesystem::path& path : entries_of(dir)) {
+  for (std::filesystem::path& path : listed(dir)) {
     const std::string name = path.filename().string();
     const std::int64_t step = step_of(name);
     if (step >= 0 && std::filesystem::is_directory(path, error))
@@ -104,7 +103,7 @@ void rename_over(const std::filesystem::path& from, const std::filesystem::path&
 
 void tidy(const std::filesystem::path& dir) {
   std::error_code error;
-  for (const std::filesystem::path& path : entries_of(dir)) {
+  for (const std::filesystem::path& path : listed(dir)) {
     const std::string name = path.filename().string();
     if (step_of(name) >= 0 && name.ends_with(aside)) {
       const std::filesystem::path place = dir / name.substr(0, name.size() - aside.size());
@@ -121,7 +120,7 @@ void tidy(const std::filesystem::path& dir) {
 void remove_older(const std::filesystem::path& dir, std::int64_t newest, std::int64_t keep,
                   std::span<const std::filesystem::path> spared) {
   std::int64_t kept = 0;
-  for (const std::filesystem::path& path : finished(dir)) {
+  for (const std::filesystem::path& path : steps_in(dir)) {
     const std::string name = path.filename().string();
     std::error_code error;
     const auto is_path = [&](const auto& other) { return std::filesystem::equivalent(path, other, error); };

@@ -11,9 +11,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <string_view>
-#include <vector>
-
-#include <tessera/fsdp/checkpoint/folder.hpp>
 
 namespace fsdp::checkpoint {
 
@@ -21,10 +18,6 @@ inline constexpr std::string_view latest_name = "latest";
 
 /// Returns the step of a finished checkpoint's folder name, moved aside or not; -1 for any other name.
 std::int64_t step_of(std::string_view name);
-
-/// Lists finished checkpoints, newest first; a folder that was moved aside comes after the other folder of its step.
-/// Warns if `latest` does not contain the name of the first. Throws InputError if the directory cannot be listed.
-std::vector<std::filesystem::path> finished(const std::filesystem::path& dir, const Warn& warn = {});
 
 /// Renames `from` to `to`. A folder that already exists at `to` is moved to `from` or removed. At every moment there is
 /// a complete folder at `to` or, if the file system cannot exchange folders, at `to`.replaced.

@@ -71,19 +71,17 @@ struct Reader {
   std::size_t keys = 0;
 
   bool has(const char* key, bool = true) const { return object.contains(key); }
-  void operator()(const char* key, std::uint64_t& value) {
-    require<InputError>(has(key) && read(object.at(key), value), source, ": \"", key,
-                        "\" must be a whole number that is not negative");
+  template <class T>
+  void operator()(const char* key, T& value) {
+    require<InputError>(has(key) && read(object.at(key), value), source, ": \"", key, "\" must be a ",
+                        std::is_same_v<T, std::string> ? "string" : "whole number that is not negative");
     ++keys;
   }
+
   void operator()(const char* key, std::int64_t& value) {
     std::uint64_t number = 0;
     (*this)(key, number);
     require<InputError>(read(object.at(key), value), source, ": \"", key, "\" is too large");
-  }
-  void operator()(const char* key, std::string& value) {
-    require<InputError>(has(key) && read(object.at(key), value), source, ": \"", key, "\" must be a string");
-    ++keys;
   }
   template <class T>
   void operator()(const char* key, T& value, std::string_view holds) {
@@ -103,14 +101,6 @@ struct Reader {
   }
 };
 
-/// Throws InputError unless JSON can represent the run's values: all names and values must be UTF-8.
-void require_texts(const std::map<std::string, std::string>& run) {
-  for (const auto& [name, value] : run)
-    require<InputError>(
-        is_utf8(name) && is_utf8(value), "checkpoint: the run's own value \"", shortened(name),
-        "\" is not UTF-8; encode it as text, such as hexadecimal digits, or keep it in a file of your own");
-}
-
 }  // namespace
 
 std::string hash_of(std::span<const NamedShape> parameters) {
@@ -121,7 +111,10 @@ std::string hash_of(std::span<const NamedShape> parameters) {
 }
 
 std::string to_json(const TrainerFile& file) {
-  require_texts(file.state.run);
+  for (const auto& [name, value] : file.state.run)  // JSON cannot represent other texts
+    require<InputError>(
+        is_utf8(name) && is_utf8(value), "checkpoint: the run's own value \"", shortened(name),
+        "\" is not UTF-8; encode it as text, such as hexadecimal digits, or keep it in a file of your own");
   nlohmann::ordered_json object = {{"format_version", state_version}};
   TrainerFile::visit(file, Writer{object});
   std::string text = object.dump(2) + "\n";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "unread_weights.hpp"
+#include <tessera/fsdp/checkpoint/weight_files.hpp>
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -7,17 +7,16 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <initializer_list>
 #include <optional>
-#include <string>
-#include <string_view>
 #include <system_error>
 #include <utility>
-#include <vector>
 
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/file.hpp>
 
 #include "../core/magics.hpp"
+#include "../core/paths.hpp"
 #include "../core/strings.hpp"
 #include "manifest.hpp"
 
@@ -45,29 +44,29 @@ bool names_shard(std::string_view name) {
   return of != name.npos && of > 0 && digit(of - 1) && digit(of + 4);
 }
 
+bool ends_with_any(const std::string& name, std::initializer_list<const char*> endings) {
+  return std::ranges::any_of(endings, [&](const char* ending) { return name.ends_with(ending); });
+}
+
 /// Whether a lower-case file name is one that programs use for weights.
 bool names_weights(const std::string& name) {
   static constexpr std::array within = {".safetensors", ".gguf", ".ggml", ".msgpack", ".ckpt", ".distcp", ".onnx"};
-  static constexpr std::array behind = {".pt", ".pth", ".h5", ".hdf5", ".npz", ".nemo", ".tflite", ".llamafile"};
   static constexpr std::array before = {"pytorch_model", "consolidated", "tf_model", "flax_model"};
   return std::ranges::any_of(within, [&](const char* part) { return name.find(part) != name.npos; }) ||
-         std::ranges::any_of(behind, [&](const char* part) { return name.ends_with(part); }) ||
+         ends_with_any(name, {".pt", ".pth", ".h5", ".hdf5", ".npz", ".nemo", ".tflite", ".llamafile"}) ||
          std::ranges::any_of(before, [&](const char* part) { return name.starts_with(part); }) ||
          (name.ends_with(".bin") && name.find("model") != name.npos);
 }
 
 /// Whether a file name is one that browsers and downloaders use for incomplete downloads.
 bool names_part(const std::string& name) {
-  static constexpr std::array endings = {".part", ".partial", ".incomplete", ".download", ".aria2"};
-  return std::ranges::any_of(endings, [&](const char* ending) { return name.ends_with(ending); });
+  return ends_with_any(name, {".part", ".partial", ".incomplete", ".download", ".aria2"});
 }
 
 /// Whether a Git LFS pointer with this file name stands for a file other than weights.
 bool names_text_or_picture(const std::string& name) {
-  static constexpr std::array endings = {".json",  ".jsonl", ".txt",  ".md",      ".model", ".tiktoken",
-                                         ".jinja", ".py",    ".csv",  ".parquet", ".png",   ".jpg",
-                                         ".jpeg",  ".gif",   ".webp", ".svg",     ".pdf",   ".mp4"};
-  return std::ranges::any_of(endings, [&](const char* ending) { return name.ends_with(ending); });
+  return ends_with_any(name, {".json", ".jsonl", ".txt", ".md", ".model", ".tiktoken", ".jinja", ".py", ".csv",
+                              ".parquet", ".png", ".jpg", ".jpeg", ".gif", ".webp", ".svg", ".pdf", ".mp4"});
 }
 
 /// Returns a file's first bytes; nothing if it cannot be read.
@@ -139,25 +138,27 @@ void look_for_parts(const path& folder, std::vector<Found>& found) {
       found.push_back({Form::part, (parts / entry.path().filename()).string()});
 }
 
+/// Returns the end of the error's sentence, after the file's name.
 std::string advice(const Found& found) {
   if (found.form <= Form::safetensors && found.name.find('/') != found.name.npos)
-    return message("but no ", model_name, " of its own; name the folder inside, or move its files here");
+    return message(" but no ", model_name, " of its own; name the folder inside, or move its files here");
   switch (found.form) {
-    case Form::shard: return message("but no ", index_name, ", which says what is in the shards; download that, too");
+    case Form::shard: return message(" but no ", index_name, ", which says what is in the shards; download that, too");
     case Form::safetensors:
-      return message("but no ", model_name, ", which is read; download that, or give the file its name");
-    case Form::adapters: return "adapters; give the folder of their model, and this one for its adapters";
-    case Form::pointer: return "a Git LFS pointer; fetch the files by `git lfs pull`";
-    case Form::part: return "a part of a download; download the folder again";
+      return message(" but no ", model_name, ", which is read; download that, or give the file its name");
+    case Form::adapters: return ", adapters; give the folder of their model, and this one for its adapters";
+    case Form::pointer: return ", a Git LFS pointer; fetch the files by `git lfs pull`";
+    case Form::part: return ", a part of a download; download the folder again";
     case Form::other: break;
   }
-  return message("a form of weights that is not read; download ", model_name,
+  return message(", a form of weights that is not read; download ", model_name,
                  ", or convert it with transformers (from_pretrained, save_pretrained)");
 }
 
 }  // namespace
 
-void require_no_unread_weights(const path& folder) {
+bool holds_weights(const path& folder) {
+  if (entry_exists(folder / model_name) || entry_exists(folder / index_name)) return true;
   std::vector<Found> found;
   std::vector<path> folders;
   look(folder, "", true, found, folders);
@@ -173,10 +174,9 @@ void require_no_unread_weights(const path& folder) {
     }
     folders = std::move(inside);
   }
-  if (found.empty()) return;
+  if (found.empty()) return false;
   const Found& first = *std::ranges::min_element(found);
-  const std::string comma = first.form == Form::shard || first.form == Form::safetensors ? " " : ", ";
-  throw InputError(message(folder.string(), ": holds ", first.name, comma, advice(first)));
+  throw InputError(message(folder.string(), ": holds ", first.name, advice(first)));
 }
 
 }  // namespace fsdp::checkpoint

@@ -12,7 +12,6 @@
 #include "../core/json/strict_json.hpp"
 #include "../core/paths.hpp"
 #include "manifest.hpp"
-#include "unread_weights.hpp"
 
 namespace fsdp::checkpoint {
 namespace {
@@ -73,8 +72,7 @@ WeightFiles WeightFiles::open(const std::filesystem::path& folder, const Warn& w
       warn(message(folder.string(), ": holds both ", model_name, " and ", index_name, "; the first is read"));
     return SafetensorsFile(single);
   }
-  if (!entry_exists(index)) require_no_unread_weights(folder);
-  require<InputError>(entry_exists(index), folder.string(), ": holds neither ", model_name, " nor ", index_name,
+  require<InputError>(holds_weights(folder), folder.string(), ": holds neither ", model_name, " nor ", index_name,
                       ", so that there are no weights to read");
   const Shards shards = read_index(index);
   require_all_there(index, shards);
@@ -126,12 +124,6 @@ void WeightFiles::read_finite(std::string_view name, std::int64_t begin, std::in
   read_range(name, begin, count, out);
   const std::span values(out, static_cast<std::size_t>(count));
   if (const auto sentence = not_finite_in(file_with(name), name, begin, values)) throw InputError(*sentence);
-}
-
-bool holds_weights(const std::filesystem::path& folder) {
-  if (entry_exists(folder / model_name) || entry_exists(folder / index_name)) return true;
-  require_no_unread_weights(folder);
-  return false;
 }
 
 namespace {

@@ -23,19 +23,6 @@ namespace {
 
 constexpr std::int64_t block = 4096;  // bytes
 
-/// Extends a hash by the file's bytes [begin, begin + buffer.size()), eight at a time, with zeros after the end of the
-/// file.
-std::uint64_t hashed_with(std::uint64_t hash, const FileDescriptor& file, const std::filesystem::path& path,
-                          std::int64_t file_bytes, std::int64_t begin, std::vector<std::uint64_t>& buffer) {
-  const std::size_t room = buffer.size() * sizeof(std::uint64_t);
-  const auto bytes = std::min(room, static_cast<std::size_t>(file_bytes - begin));
-  auto* const data = reinterpret_cast<char*>(buffer.data());
-  read_all(file, path, data, bytes, begin);
-  std::memset(data + bytes, 0, room - bytes);
-  for (const std::uint64_t word : buffer) hash = mixed(hash ^ word);
-  return hash;
-}
-
 /// Returns the build id that the linker stored in the program, in hexadecimal digits; empty if there is none.
 std::string linker_id() {
   std::string id;
@@ -69,8 +56,14 @@ std::uint64_t digest_of_file(const std::filesystem::path& path, const FileSample
   const FileDescriptor file = open_file(path, O_RDONLY, "read");
   const std::int64_t bytes = size_of(file, path);
   std::uint64_t hash = hashed(hash_seed, bytes);
+  // Adds the bytes [begin, begin + buffer.size()), eight at a time, with zeros after the end of the file.
   const auto add = [&](std::int64_t begin, std::vector<std::uint64_t>& buffer) {
-    hash = hashed_with(hash, file, path, bytes, begin, buffer);
+    const std::size_t room = buffer.size() * sizeof(std::uint64_t);
+    const auto part = std::min(room, static_cast<std::size_t>(bytes - begin));
+    auto* const data = reinterpret_cast<char*>(buffer.data());
+    read_all(file, path, data, part, begin);
+    std::memset(data + part, 0, room - part);
+    for (const std::uint64_t word : buffer) hash = mixed(hash ^ word);
   };
   if (bytes <= at.whole) {
     std::vector<std::uint64_t> buffer(static_cast<std::size_t>(std::clamp<std::int64_t>((bytes + 7) / 8, 1, 1 << 15)));

@@ -19,9 +19,7 @@ constexpr std::string_view unzip = "unpack it, and give the files in it";
 constexpr std::array magics = {
     Magic{"\x1f\x8b\x08"sv, "compressed by gzip", "unpack it (gunzip)"},
     Magic{"\x28\xb5\x2f\xfd"sv, "compressed by zstd", "unpack it (unzstd)"},
-    Magic{"\xfd"
-          "7zXZ\0"sv,
-          "compressed by xz", "unpack it (unxz)"},
+    Magic{"\3757zXZ\0"sv, "compressed by xz", "unpack it (unxz)"},
     Magic{"1AY&SY"sv, "compressed by bzip2", "unpack it (bunzip2)", 4},
     Magic{"\x04\x22\x4d\x18"sv, "compressed by lz4", "unpack it (unlz4)"},
     Magic{"PK\x03\x04"sv, "a zip archive, as numpy.savez and torch.save write too", unzip},
@@ -36,17 +34,11 @@ constexpr std::array magics = {
     Magic{"\x80\x02}q\0"sv, "a pickle of Python", as_tokens},
     Magic{"\x80\x03]q\0"sv, "a pickle of Python", as_tokens},
     Magic{"\x80\x03}q\0"sv, "a pickle of Python", as_tokens},
-    Magic{"\x80\x02"
-          "cnumpy"sv,
-          "a pickle of Python", as_tokens},
-    Magic{"\x80\x03"
-          "cnumpy"sv,
-          "a pickle of Python", as_tokens},
+    Magic{"\x80\2cnumpy"sv, "a pickle of Python", as_tokens},
+    Magic{"\x80\3cnumpy"sv, "a pickle of Python", as_tokens},
     Magic{"\x80\x02\x8a\nl\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19"sv, "a pickle of PyTorch", as_tokens},
     Magic{"GGUF"sv, "weights in GGUF", no_data},
-    Magic{"\x7f"
-          "ELF"sv,
-          "a program (ELF)", no_data},
+    Magic{"\177ELF"sv, "a program (ELF)", no_data},
     Magic{"\x89PNG\r\n\x1a\n"sv, "an image (PNG)", no_data},
     Magic{"%PDF-"sv, "a PDF document", "write its text into a file (pdftotext)"},
     Magic{"MMIDIDX\0\0"sv, "an index of Megatron-LM's tokens", "leave --data-format out"},

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <string>
 #include <system_error>
+#include <vector>
 
 #include <tessera/fsdp/core/error.hpp>
 
@@ -28,6 +29,15 @@ inline bool entry_exists(const std::filesystem::path& path) {
 inline bool folder_exists(const std::filesystem::path& path) {
   std::error_code error;
   return std::filesystem::is_directory(path, error);
+}
+
+/// Returns the entries of a folder, in any order; after an error, those that were listed before it.
+inline std::vector<std::filesystem::path> entries_of(const std::filesystem::path& folder, std::error_code& error) {
+  std::vector<std::filesystem::path> entries;
+  std::filesystem::directory_iterator entry(folder, error);
+  for (; !error && entry != std::filesystem::directory_iterator(); entry.increment(error))
+    entries.push_back(entry->path());
+  return entries;
 }
 
 /// Throws InputError if a path is a file.

@@ -3,8 +3,8 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <cstdio>
-#include <memory>
 #include <optional>
 #include <system_error>
 #include <utility>
@@ -14,7 +14,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include <tessera/fsdp/checkpoint/folder.hpp>
 #include <tessera/fsdp/checkpoint/weight_files.hpp>
 #include <tessera/fsdp/core/checked.hpp>
 #include <tessera/fsdp/core/error.hpp>
@@ -23,7 +22,6 @@
 #include "../checkpoint/posix.hpp"
 #include "../core/json/strict_json.hpp"
 #include "../core/paths.hpp"
-#include "merged.hpp"
 
 namespace fsdp::checkpoint {
 namespace {
@@ -73,12 +71,16 @@ class TemporaryFolder {
   bool kept_ = false;
 };
 
+std::int64_t bytes_of(const NamedShape& tensor, DType dtype) {
+  return checked_multiply(elements_of(tensor.shape), size_of(dtype));
+}
+
 /// Splits tensors into files, in order: starts a new file if the next tensor would make one too large.
 std::vector<std::vector<NamedShape>> cut(const std::vector<NamedShape>& tensors, const ExportOptions& options) {
   std::vector<std::vector<NamedShape>> files(1);
   std::int64_t bytes = 0;
   for (const NamedShape& tensor : tensors) {
-    const std::int64_t own = checked_multiply(elements_of(tensor.shape), size_of(options.dtype));
+    const std::int64_t own = bytes_of(tensor, options.dtype);
     if (!files.back().empty() && own > options.shard_bytes - bytes) {
       files.emplace_back();
       bytes = 0;
@@ -109,63 +111,108 @@ std::string config_of(const std::filesystem::path& folder, DType dtype) {
   return object.dump(2) + "\n";
 }
 
-/// The tensors to write, with their names in the files, and a function that reads a range of the i-th tensor. It throws
-/// InputError for a value that is not finite, which a merge of finite values can also produce.
-struct Content {
-  std::vector<NamedShape> tensors;
-  std::function<void(std::size_t i, std::int64_t begin, std::int64_t count, float* out)> read;
-  /// Merged weights if all weights are written; null if only adapters are.
-  std::shared_ptr<const MergedWeights> merged = {};
+/// Reads a model's weights with its adapters merged into them, W + s B A, computed in float.
+class MergedWeights {
+ public:
+  /// `model` must outlive this object. `adapter`: the folder of the adapters, for messages. `dtype`: the type that the
+  /// weights will be rounded to.
+  MergedWeights(const ModelFiles& model, std::string adapter, DType dtype)
+      : model_(&model), adapter_(std::move(adapter)), dtype_(dtype) {}
 
-  std::int64_t bytes(DType dtype) const {
-    std::int64_t sum = 0;
-    for (const NamedShape& tensor : tensors) sum += checked_multiply(elements_of(tensor.shape), size_of(dtype));
-    return sum;
+  /// Reads elements [begin, begin + count) of a parameter that is not an adapter. Throws InputError for a value that is
+  /// not finite, which a merge of finite values can also produce.
+  void read_finite(const NamedShape& tensor, std::int64_t begin, std::int64_t count, float* out) {
+    model_->read_finite(tensor.name, begin, count, out);
+    if (tensor.name != name_) open(tensor);
+    if (rank_ == 0) return;
+    const std::int64_t columns = tensor.shape[1];
+    const auto scale = static_cast<float>(model_->listing.lora->scale());
+    for (std::int64_t at = begin; at < begin + count;) {
+      const std::int64_t row = at / columns, first = at % columns;
+      const std::int64_t length = std::min(columns - first, begin + count - at);
+      float* const values = out + (at - begin);
+      base_.assign(values, values + length);
+      product_.assign(static_cast<std::size_t>(length), 0.0F);
+      for (std::int64_t k = 0; k < rank_; ++k) {
+        const float factor = scale * b_[static_cast<std::size_t>(row * rank_ + k)];
+        const float* const a = a_.data() + k * columns + first;
+        for (std::int64_t column = 0; column < length; ++column) values[column] += factor * a[column];
+        for (std::int64_t column = 0; column < length; ++column)
+          product_[static_cast<std::size_t>(column)] += factor * a[column];
+      }
+      measure(base_.data(), product_.data(), values, length);
+      at += length;
+    }
+    const std::int64_t bad = first_not_finite({out, static_cast<std::size_t>(count)});
+    require<InputError>(bad < 0, model_->weights.path().string(), ": ", tensor.name, "[", begin + bad,
+                        "] with the product of the adapters of ", adapter_, ", all of which are finite, is ",
+                        bad < 0 ? 0.0F : out[bad], "; no run can use it. Take the adapters from elsewhere");
   }
+
+  const MergeEffect& effect() const { return effect_; }  ///< on all values that were read so far
+
+ private:
+  void open(const NamedShape& tensor) {
+    constexpr std::string_view suffix = ".weight";
+    name_ = tensor.name;
+    rank_ = 0;
+    const std::string module = name_.substr(0, name_.size() - std::min(name_.size(), suffix.size()));
+    const std::string a_name = module + ".lora_A.weight", b_name = module + ".lora_B.weight";
+    const auto& parameters = model_->listing.parameters;
+    if (std::ranges::find(parameters, a_name, &NamedShape::name) == parameters.end()) return;
+    rank_ = model_->listing.lora->rank;
+    const auto read = [&](const std::string& name, std::int64_t count) {
+      std::vector<float> values(static_cast<std::size_t>(count));
+      model_->read_finite(name, 0, count, values.data());
+      return values;
+    };
+    a_ = read(a_name, rank_ * tensor.shape[1]);
+    b_ = read(b_name, rank_ * tensor.shape[0]);
+  }
+
+  void measure(const float* base, const float* product, const float* merged, std::int64_t values) {
+    const auto rounded = [&](float value) {
+      return dtype_ == DType::bf16  ? static_cast<float>(bf16(value))
+             : dtype_ == DType::f16 ? static_cast<float>(f16(value))
+                                    : value;
+    };
+    for (std::int64_t i = 0; i < values; ++i) {
+      const float before = rounded(base[i]), after = rounded(merged[i]);
+      const double wanted = product[i], lacks = wanted - (static_cast<double>(after) - static_cast<double>(before));
+      effect_.changed += after != before ? 1 : 0;
+      effect_.wanted += wanted * wanted;
+      effect_.lost += lacks * lacks;
+    }
+    effect_.weights += values;
+  }
+
+  const ModelFiles* model_;
+  std::string adapter_;
+  std::string name_;          // name of the tensor that a_ and b_ belong to
+  std::int64_t rank_ = 0;     // rank of the adapter; 0 if the tensor has no adapter
+  std::vector<float> a_, b_;  // [r, in], [out, r]
+  DType dtype_;
+  MergeEffect effect_;
+  std::vector<float> base_, product_;  // values of one row
 };
 
-/// Writes the tensors of a file; they start at index `first` of the content.
-void write_tensors(const Content& content, std::size_t first, SharedFile& file,
+/// Reads a range of a tensor.
+using Read = std::function<void(const NamedShape& tensor, std::int64_t begin, std::int64_t count, float* out)>;
+
+/// Writes all tensors of a file, which may have other names there.
+void write_tensors(const std::vector<NamedShape>& tensors, const Read& read, SharedFile file,
                    const std::function<void(std::int64_t)>& written) {
   std::vector<float> piece;
-  for (std::size_t i = 0; i < file.plan().tensors.size(); ++i) {
-    const std::int64_t elements = elements_of(file.plan().tensors[i].shape);
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const std::int64_t elements = elements_of(tensors[i].shape);
     for (std::int64_t begin = 0; begin < elements; begin += piece_elements) {
       piece.resize(static_cast<std::size_t>(std::min(piece_elements, elements - begin)));
-      content.read(first + i, begin, std::ssize(piece), piece.data());
+      read(tensors[i], begin, std::ssize(piece), piece.data());
       file.write_range(i, begin, piece);
       written(std::ssize(piece) * size_of(file.plan().dtype));
     }
   }
   file.finish();
-}
-
-/// Returns the content to export: only the adapters if the model has adapters and `merge` is false; else all weights,
-/// with the adapters merged into them.
-Content content_of(const ModelFiles& model, const std::filesystem::path& from, const ExportOptions& options) {
-  if (model.listing.lora && !options.merge) {
-    const std::vector<NamedShape> adapters = only(model.listing.parameters, true);
-    std::vector<NamedShape> named = adapters;
-    for (NamedShape& tensor : named) tensor.name = peft_name(tensor.name);
-    return {std::move(named), [&model, adapters](std::size_t i, std::int64_t begin, std::int64_t count, float* out) {
-              model.read_finite(adapters[i].name, begin, count, out);
-            }};
-  }
-  const std::vector<NamedShape> tensors = only(model.listing.parameters, false);
-  const std::string adapter = options.adapter.empty() ? from.string() : options.adapter.string();
-  const auto merged = std::make_shared<MergedWeights>(model, adapter, options.dtype);
-  return {tensors,
-          [tensors, merged](std::size_t i, std::int64_t begin, std::int64_t count, float* out) {
-            merged->read_finite(tensors[i], begin, count, out);
-          },
-          merged};
-}
-
-/// Returns the side files; files in the folder `asked` take precedence over the model's.
-SideFiles side_files_of(const std::filesystem::path& model, const std::filesystem::path& asked) {
-  SideFiles files = asked.empty() ? SideFiles() : read_side_files(asked);
-  files.merge(read_side_files(model));
-  return files;
 }
 
 /// Adds advice to the error of a full disk, a quota or a file size limit.
@@ -179,24 +226,24 @@ FileError with_advice(const FileError& error) {
 }
 
 /// Writes all files of an export into an existing folder.
-void write_model(const ModelFiles& model, const Content& content, const SideFiles& side_files,
-                 const ExportOptions& options, const std::filesystem::path& folder, const ExportProgress& progress,
-                 Exported& result) {
-  const bool adapters = model.listing.lora && !options.merge;
-  using Files = std::vector<std::vector<NamedShape>>;
-  const Files files = adapters ? Files{content.tensors} : cut(content.tensors, options);
+void write_model(const ModelListing& listing, const std::vector<NamedShape>& tensors, bool adapters, const Read& read,
+                 const SideFiles& side_files, const ExportOptions& options, const std::filesystem::path& folder,
+                 const ExportProgress& progress, Exported& result) {
+  const auto files = adapters ? std::vector(1, tensors) : cut(tensors, options);
   nlohmann::ordered_json map = nlohmann::ordered_json::object();
   std::int64_t done = 0;
-  std::size_t first = 0;
   for (std::size_t i = 0; i < files.size(); ++i) {
     const std::string name = adapters ? adapter_weights_name : file_name(i, files.size());
-    for (const NamedShape& tensor : files[i]) map[tensor.name] = name;
-    SharedFile file = SharedFile::create(folder / name, plan_file(files[i], {{"format", "pt"}}, options.dtype));
-    write_tensors(content, first, file, [&](std::int64_t bytes) {
+    std::vector<NamedShape> stored = files[i];
+    for (NamedShape& tensor : stored) {
+      if (adapters) tensor.name = peft_name(tensor.name);
+      map[tensor.name] = name;
+    }
+    FilePlan plan = plan_file(std::move(stored), {{"format", "pt"}}, options.dtype);
+    write_tensors(files[i], read, SharedFile::create(folder / name, std::move(plan)), [&](std::int64_t bytes) {
       done += bytes;
       if (progress) progress(done, result.bytes);
     });
-    first += files[i].size();
   }
   result.files = files.size();
   if (files.size() > 1) {
@@ -204,7 +251,7 @@ void write_model(const ModelFiles& model, const Content& content, const SideFile
     write_new_file(folder / index_name, index.dump(2) + "\n");
   }
   if (adapters)
-    write_new_file(folder / adapter_config_name, adapter_config(*model.listing.lora, model.listing.parameters));
+    write_new_file(folder / adapter_config_name, adapter_config(*listing.lora, listing.parameters));
   else
     write_new_file(folder / config_name, config_of(result.from, options.dtype));
   for (const auto& [name, text] : side_files) {
@@ -215,6 +262,8 @@ void write_model(const ModelFiles& model, const Content& content, const SideFile
 
 }  // namespace
 
+double MergeEffect::lost_share() const { return wanted > 0 ? std::min(std::sqrt(lost / wanted), 1.0) : 0; }
+
 Exported export_model(const ExportOptions& options, const ReadModelListing& read, const Warn& warn,
                       const ExportProgress& progress) {
   require<InputError>(options.shard_bytes >= 1, "export: files of ", options.shard_bytes, " bytes; at least 1");
@@ -224,17 +273,26 @@ Exported export_model(const ExportOptions& options, const ReadModelListing& read
   const ModelFiles model = open_model(result.from, read, warn, options.adapter);
   require<InputError>(!options.merge || model.listing.lora, "export: merging: ", result.from.string(),
                       " has no adapters; leave it out, or give their folder");
-  const SideFiles side_files = side_files_of(result.from, options.files_from);
-  const Content content = content_of(model, result.from, options);
-  result.bytes = content.bytes(options.dtype);
+  SideFiles side_files = options.files_from.empty() ? SideFiles() : read_side_files(options.files_from);
+  side_files.merge(read_side_files(result.from));
+  const bool adapters = model.listing.lora && !options.merge;  // else all weights, with the adapters merged into them
+  const std::vector<NamedShape> tensors = only(model.listing.parameters, adapters);
+  MergedWeights merged(model, (options.adapter.empty() ? result.from : options.adapter).string(), options.dtype);
+  const Read read_finite = [&](const NamedShape& tensor, std::int64_t begin, std::int64_t count, float* out) {
+    if (adapters)
+      model.read_finite(tensor.name, begin, count, out);
+    else
+      merged.read_finite(tensor, begin, count, out);
+  };
+  for (const NamedShape& tensor : tensors) result.bytes += bytes_of(tensor, options.dtype);
   const std::optional<std::int64_t> left = bytes_left(options.to);
   require<InputError>(!left || result.bytes <= *left, options.to.string(), ": takes ", result.bytes,
                       " bytes and its disk has ", left.value_or(0),
                       " left: No space left on device. Make room, or choose another folder");
   try {
     TemporaryFolder folder(options.to);
-    write_model(model, content, side_files, options, folder.path(), progress, result);
-    if (options.merge) result.merge = content.merged->effect();
+    write_model(model.listing, tensors, adapters, read_finite, side_files, options, folder.path(), progress, result);
+    if (options.merge) result.merge = merged.effect();
     if (progress) progress(result.bytes, result.bytes);  // last opportunity to cancel
     folder.name();
   } catch (const FileError& error) {

@@ -1,21 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <tessera/fsdp/models/llama_config.hpp>
+
 #include <algorithm>
-#include <array>
-#include <cstdint>
-#include <filesystem>
-#include <string>
-#include <string_view>
+#include <system_error>
 
 #include <nlohmann/json.hpp>
 
 #include <tessera/fsdp/core/error.hpp>
-#include <tessera/fsdp/models/family.hpp>
-#include <tessera/fsdp/models/llama_config.hpp>
 
 #include "../core/json/strict_json.hpp"
 #include "../core/paths.hpp"
-#include "../core/prefixed.hpp"
-#include "named_instead.hpp"
+#include "../core/strings.hpp"
 
 namespace fsdp {
 namespace {
@@ -142,14 +137,6 @@ void read_window(const Keys& keys, LlamaConfig& config, const Family& family) {
   if (config.sliding_window == 0 || config.full_layers == config.layers) config.sliding_window = config.full_layers = 0;
 }
 
-/// Reads the number of key-value heads; the default depends on the model family.
-std::int64_t kv_heads_of(const Keys& keys, std::int64_t heads, const Family& family) {
-  constexpr const char* key = "num_key_value_heads";
-  const std::int64_t otherwise = family.kv_heads > 0 ? family.kv_heads : heads;
-  if (!family.kv_heads_may_be_null) return keys.integer(key, otherwise);
-  return keys.given(key) ? keys.integer(key, heads, Null::absent) : otherwise;
-}
-
 /// Throws InputError for a key that changes the computation in a way that is not supported.
 void require_supported(const Keys& keys, const Family& family) {
   keys.expect("hidden_act", "silu");
@@ -161,33 +148,38 @@ void require_supported(const Keys& keys, const Family& family) {
                       ": \"quantization_config\" is set; only float32, float16 and bfloat16 weights are read");
 }
 
-constexpr std::array known_keys = {"architectures",
-                                   "model_type",
-                                   "hidden_act",
-                                   "hidden_size",
-                                   "num_hidden_layers",
-                                   "num_attention_heads",
-                                   "num_key_value_heads",
-                                   "head_dim",
-                                   "intermediate_size",
-                                   "vocab_size",
-                                   "max_position_embeddings",
-                                   "rms_norm_eps",
-                                   "rope_theta",
-                                   "rope_scaling",
-                                   "rope_parameters",
-                                   "partial_rotary_factor",
-                                   "attention_bias",
-                                   "mlp_bias",
-                                   "tie_word_embeddings",
-                                   "torch_dtype",
-                                   "dtype",
-                                   "use_sliding_window",
-                                   "sliding_window",
-                                   "max_window_layers",
-                                   "layer_types",
-                                   "lora",
-                                   "quantization_config"};
+/// Keys that are read or checked here, so that `other_keys` does not contain them.
+constexpr std::string_view known_keys =
+    "architectures model_type hidden_act hidden_size num_hidden_layers num_attention_heads num_key_value_heads "
+    "head_dim "
+    "intermediate_size vocab_size max_position_embeddings rms_norm_eps rope_theta rope_scaling rope_parameters "
+    "partial_rotary_factor attention_bias mlp_bias tie_word_embeddings torch_dtype dtype use_sliding_window "
+    "sliding_window max_window_layers layer_types lora quantization_config";
+
+/// Returns the last entry of a folder, in the order of names, that matches; empty if there is none.
+template <class Matches>
+std::filesystem::path last_in(const std::filesystem::path& folder, Matches matches) {
+  std::filesystem::path last;
+  std::error_code error;
+  for (const std::filesystem::path& entry : entries_of(folder, error))
+    if (matches(entry)) last = std::max(last, entry);
+  return last;
+}
+
+/// For a folder without config.json: returns a likely reason why it was given, and the path to give instead; empty if
+/// no reason is known.
+std::string named_instead(const std::filesystem::path& folder) {
+  if (path_exists(folder / "adapter_config.json"))
+    return "it holds adapters: give the folder of their model, and this one for its adapters";
+  const auto snapshot =
+      last_in(folder / "snapshots", [](const auto& entry) { return path_exists(entry / "config.json"); });
+  if (!snapshot.empty()) return "it is a repository in a cache of downloads: name its snapshot " + snapshot.string();
+  const auto step = last_in(folder, [](const auto& entry) {
+    const std::string name = entry.filename().string();
+    return name.starts_with("step-") && name.find('.') == name.npos;
+  });
+  return step.empty() ? "" : "it is a directory of checkpoints: name one, such as " + step.string();
+}
 
 }  // namespace
 
@@ -212,7 +204,9 @@ LlamaConfig LlamaConfig::parse(std::string_view text, const std::string& source)
                      .rms_norm_eps = keys.number("rms_norm_eps", 1e-6),
                      .tied = keys.boolean("tie_word_embeddings", false),
                      .max_position_embeddings = keys.integer("max_position_embeddings", family.positions)};
-  config.kv_heads = kv_heads_of(keys, config.heads, family);
+  const bool usual_kv_heads = family.kv_heads > 0 && !keys.given("num_key_value_heads");
+  config.kv_heads = keys.integer("num_key_value_heads", usual_kv_heads ? family.kv_heads : config.heads,
+                                 family.kv_heads_may_be_null ? Null::absent : Null::refused);
   require<InputError>(config.heads > 0, source, ": \"num_attention_heads\" is 0");
   const bool own_width = keys.has("head_dim") || family.head_dim > 0;
   const Null null_width = family.head_dim > 0 ? Null::refused : Null::absent;
@@ -227,7 +221,7 @@ LlamaConfig LlamaConfig::parse(std::string_view text, const std::string& source)
     config.rope.validate(RopeConfig::Naming::keys);
     config.validate();
   });
-  for (const char* const key : known_keys) object.erase(key);
+  for (const std::string_view key : split_at(known_keys, ' ')) object.erase(std::string(key));
   config.other_keys = object.dump();
   return config;
 }
@@ -235,10 +229,8 @@ LlamaConfig LlamaConfig::parse(std::string_view text, const std::string& source)
 LlamaConfig LlamaConfig::read(const std::filesystem::path& folder) {
   const std::filesystem::path path = folder / "config.json";
   require_folder(folder);
-  if (!entry_exists(path)) {
-    const std::string instead = named_instead(folder);
-    require<InputError>(instead.empty(), folder.string(), " has no config.json; ", instead);
-  }
+  const std::string instead = entry_exists(path) ? "" : named_instead(folder);
+  require<InputError>(instead.empty(), folder.string(), " has no config.json; ", instead);
   return parse(read_small_file(path, most_config_bytes), path.string());
 }
 

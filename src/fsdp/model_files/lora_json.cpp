@@ -1,24 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// PEFT's adapter_config.json, with the keys of LoraConfig in PEFT 0.21.
+#include <tessera/fsdp/models/lora_config.hpp>
+
 #include <algorithm>
-#include <array>
-#include <cmath>
-#include <cstdint>
-#include <filesystem>
 #include <map>
-#include <string>
-#include <string_view>
-#include <vector>
 
 #include <nlohmann/json.hpp>
 
-#include <tessera/fsdp/core/error.hpp>
-#include <tessera/fsdp/models/lora_config.hpp>
-
 #include "../core/json/strict_json.hpp"
 #include "../core/paths.hpp"
-#include "../core/prefixed.hpp"
+#include "../core/strings.hpp"
 
 namespace fsdp {
 namespace {
@@ -26,24 +18,10 @@ namespace {
 using nlohmann::json;
 
 /// Keys that are read below, and keys that do not affect the computation for given weights.
-constexpr std::array peft_keys = {"peft_type",
-                                  "task_type",
-                                  "r",
-                                  "lora_alpha",
-                                  "lora_dropout",
-                                  "use_rslora",
-                                  "target_modules",
-                                  "bias",
-                                  "base_model_name_or_path",
-                                  "init_lora_weights",
-                                  "inference_mode",
-                                  "revision",
-                                  "auto_mapping",
-                                  "peft_version",
-                                  "qalora_group_size",
-                                  "megatron_core",
-                                  "ensure_weight_tying",
-                                  "runtime_config"};
+constexpr std::string_view peft_keys =
+    "peft_type task_type r lora_alpha lora_dropout use_rslora target_modules bias base_model_name_or_path "
+    "init_lora_weights inference_mode revision auto_mapping peft_version qalora_group_size megatron_core "
+    "ensure_weight_tying runtime_config";
 
 /// Initialisations that change the base weights: the adapters are valid only for the changed weights.
 constexpr std::array changing_starts = {"pissa", "olora", "corda", "loftq", "lora_ga"};
@@ -105,10 +83,11 @@ LoraConfig LoraConfig::parse(std::string_view text, const std::string& source) {
                     .base = keys.text("base_model_name_or_path", "", Null::absent)};
   require<InputError>(config.on(), source, ": \"r\" is 0");
   prefixed(source + ": ", [&] { config.validate(); });
+  const std::vector<std::string_view> known = split_at(peft_keys, ' ');
   for (const auto& [key, value] : object.items())
     require<InputError>(
-        std::ranges::find(peft_keys, key) != peft_keys.end() || says_nothing(value), source, ": \"", shortened(key),
-        "\" is ", keys.dump(key.c_str()),
+        std::ranges::find(known, key) != known.end() || says_nothing(value), source, ": \"", shortened(key), "\" is ",
+        keys.dump(key.c_str()),
         ", which this program does not know; adapters of one rank beside frozen projections are read, without ",
         "biases, patterns of ranks or modules that were trained whole");
   return config;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -10,19 +11,51 @@
 #include <tessera/fsdp/checkpoint/listing.hpp>
 #include <tessera/fsdp/core/error.hpp>
 
-#include "../checkpoint/listed_weights.hpp"
+#include "../checkpoint/manifest.hpp"
 #include "../core/paths.hpp"
-#include "adapter_weights.hpp"
 
 namespace fsdp::checkpoint {
 namespace {
 
 constexpr std::string_view peft_prefix = "base_model.model.";
 constexpr std::string_view weight_suffix = ".weight";
+/// Suffixes that follow a module's name in the names of its adapters.
+constexpr std::string_view a_suffix = ".lora_A.weight", b_suffix = ".lora_B.weight";
 
-std::vector<NamedShape> renamed(std::vector<NamedShape> parameters) {
-  for (NamedShape& parameter : parameters) parameter.name = peft_name(parameter.name);
-  return parameters;
+/// Throws InputError unless a tensor is the matrix A or B of a module that the config adapts. Returns the module's
+/// name.
+std::string module_of(const SafetensorsFile& file, const TensorInfo& tensor, const LoraConfig& lora) {
+  const std::string where = message(file.path().string(), ": tensor \"", tensor.name, "\" ");
+  const std::string prefix = peft_name("");
+  const bool is_a = tensor.name.ends_with(a_suffix), is_b = tensor.name.ends_with(b_suffix);
+  require<InputError>(tensor.name.starts_with(prefix) && (is_a || is_b), where, "is no adapter's; those are called ",
+                      prefix, "MODULE", a_suffix, " and ", b_suffix);
+  std::string module = tensor.name.substr(
+      prefix.size(), tensor.name.size() - std::min(tensor.name.size(), prefix.size() + a_suffix.size()));
+  require<InputError>(lora.targets_projection(module), where, "is of a module that \"target_modules\" of ",
+                      adapter_config_name, " does not name");
+  require<InputError>(tensor.shape.size() == 2 && tensor.shape[is_a ? 0 : 1] == lora.rank, where, "has shape ",
+                      shape_text(tensor.shape), ", and ", adapter_config_name, " says \"r\": ", lora.rank);
+  require<InputError>(is_weight_type(tensor.dtype), where, "is ", tensor.dtype,
+                      "; weights must be F32, BF16, F16 or F64");
+  const std::string other = message(prefix, module, is_a ? b_suffix : a_suffix);
+  require<InputError>(file.find(other) != nullptr, where, "stands alone: the file lacks \"", other, "\"");
+  return module;
+}
+
+/// Opens the weights of adapters. `parameters`: all parameters of a model with the adapters of the folder's config.
+/// Throws InputError unless the adapters in the folder are exactly those in `parameters`.
+WeightFiles open_adapters(const std::filesystem::path& folder, std::span<const NamedShape> parameters) {
+  std::vector<NamedShape> stored = only(parameters, true);
+  for (NamedShape& parameter : stored) parameter.name = peft_name(parameter.name);
+  WeightFiles files(open_adapter_weights(folder));
+  try {
+    check_tensors(files, stored);
+  } catch (const InputError& error) {
+    throw InputError(message(error.what(), ": the adapters are another model's, or not of the rank that ",
+                             adapter_config_name, " says"));
+  }
+  return files;
 }
 
 }  // namespace
@@ -34,21 +67,6 @@ std::vector<NamedShape> only(std::span<const NamedShape> parameters, bool adapte
   std::ranges::copy_if(parameters, std::back_inserter(list),
                        [&](const NamedShape& parameter) { return parameter.adapter == adapters; });
   return list;
-}
-
-AdapterFiles AdapterFiles::open(const std::filesystem::path& folder, std::span<const NamedShape> parameters) {
-  WeightFiles files(open_adapter_weights(folder));
-  try {
-    check_tensors(files, renamed(only(parameters, true)));
-  } catch (const InputError& error) {
-    throw InputError(message(error.what(), ": the adapters are another model's, or not of the rank that ",
-                             adapter_config_name, " says"));
-  }
-  return AdapterFiles(std::move(files));
-}
-
-void AdapterFiles::read_finite(std::string_view name, std::int64_t begin, std::int64_t count, float* out) const {
-  files_.read_finite(peft_name(name), begin, count, out);
 }
 
 std::string adapter_config(const LoraConfig& lora, std::span<const NamedShape> parameters) {
@@ -64,15 +82,23 @@ std::string adapter_config(const LoraConfig& lora, std::span<const NamedShape> p
   return lora.write(modules, others);
 }
 
-namespace {
-
-/// Warns if the folder contains adapters next to its weights.
-void warn_of_adapters(const std::filesystem::path& folder, const Warn& warn) {
-  if (warn && path_exists(folder / adapter_config_name))
-    warn(message(folder.string(), ": holds adapters as well, which are not read; name them by --adapter"));
+SafetensorsFile open_adapter_weights(const std::filesystem::path& folder) {
+  for (const char* const other : {"adapter_model.bin", "adapter_model.pt", "adapters.safetensors"})
+    require<InputError>(path_exists(folder / adapter_weights_name) || !path_exists(folder / other), folder.string(),
+                        ": holds ", other, ", which is not read, and no ", adapter_weights_name,
+                        "; save the adapters with PEFT's save_pretrained, which writes that");
+  return SafetensorsFile(folder / adapter_weights_name);
 }
 
-}  // namespace
+void check_adapters(const SafetensorsFile& file, const LoraConfig& lora) {
+  std::set<std::string> modules;
+  for (const TensorInfo& tensor : file.tensors()) modules.insert(module_of(file, tensor, lora));
+  for (const std::string& pattern : lora.patterns())
+    require<InputError>(
+        std::ranges::any_of(modules, [&](const std::string& module) { return LoraConfig::matches(pattern, module); }),
+        file.path().string(), ": holds nothing for \"", pattern, "\", which \"target_modules\" of ",
+        adapter_config_name, " names");
+}
 
 ModelFiles open_model(const std::filesystem::path& folder, const ReadModelListing& read, const Warn& warn,
                       const std::filesystem::path& adapter) {
@@ -85,9 +111,9 @@ ModelFiles open_model(const std::filesystem::path& folder, const ReadModelListin
   WeightFiles weights = open_weights(folder, listing, expected, warn, manifest);
   ModelFiles model{.listing = std::move(listing), .weights = std::move(weights)};
   if (apart)
-    model.adapters = AdapterFiles::open(adapter, model.listing.parameters);
-  else
-    warn_of_adapters(folder, warn);
+    model.adapters = open_adapters(adapter, model.listing.parameters);
+  else if (warn && path_exists(folder / adapter_config_name))
+    warn(message(folder.string(), ": holds adapters as well, which are not read; name them by --adapter"));
   return model;
 }
 
@@ -101,7 +127,7 @@ std::filesystem::path model_folder(const std::filesystem::path& path, const Read
 
 void ModelFiles::read_finite(const std::string& name, std::int64_t begin, std::int64_t count, float* out) const {
   if (adapters && weights.find(name) == nullptr)
-    adapters->read_finite(name, begin, count, out);
+    adapters->read_finite(peft_name(name), begin, count, out);
   else
     weights.read_finite(name, begin, count, out);
 }

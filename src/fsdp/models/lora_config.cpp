@@ -3,16 +3,15 @@
 
 #include <fnmatch.h>
 
+#include <algorithm>
+
+#include "../core/strings.hpp"
+
 namespace fsdp {
 
 std::vector<std::string> LoraConfig::patterns() const {
-  std::vector<std::string> list;
-  for (std::size_t begin = 0; begin <= targets.size();) {
-    const std::size_t end = std::min(targets.find(',', begin), targets.size());
-    list.push_back(targets.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return list;
+  const std::vector<std::string_view> parts = split_at(targets, ',');
+  return {parts.begin(), parts.end()};
 }
 
 bool LoraConfig::matches(const std::string& pattern, const std::string& name) {
@@ -23,9 +22,7 @@ bool LoraConfig::matches(const std::string& pattern, const std::string& name) {
 }
 
 bool LoraConfig::targets_projection(const std::string& name) const {
-  for (const std::string& pattern : patterns())
-    if (matches(pattern, name)) return true;
-  return false;
+  return std::ranges::any_of(patterns(), [&](const std::string& pattern) { return matches(pattern, name); });
 }
 
 void require_matched(const std::string& unmatched_target, const std::filesystem::path& adapter) {

@@ -15,7 +15,6 @@
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/terminal_text.hpp>
 
-#include "../core/tensor_name.hpp"
 #include "set_by_groups.hpp"
 
 namespace fsdp {

@@ -17,6 +17,7 @@
 #include <tessera/fsdp/checkpoint/inspect.hpp>
 #include <tessera/fsdp/checkpoint/weight_files.hpp>
 #include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/model_files/model_files.hpp>
 #include <tessera/fsdp/models/model.hpp>
 #include <tessera/text/chat.hpp>
 #include <tessera/text/tokenizer_config.hpp>
@@ -25,7 +26,6 @@
 #include <tessera/trainer/report/report.hpp>
 
 #include "../../fsdp/core/paths.hpp"
-#include "../../fsdp/model_files/adapter_weights.hpp"
 #include "files.hpp"
 #include "listed.hpp"
 

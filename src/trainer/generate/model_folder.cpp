@@ -11,7 +11,6 @@
 
 #include "../../fsdp/core/json/strict_json.hpp"
 #include "../../fsdp/core/paths.hpp"
-#include "../../fsdp/core/prefixed.hpp"
 
 namespace fsdp::train {
 

@@ -16,7 +16,7 @@
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/identity.hpp>
 
-#include "../../fsdp/checkpoint/file_sums.hpp"
+#include "../../fsdp/checkpoint/manifest.hpp"
 #include "files.hpp"
 #include "json_text.hpp"
 

@@ -22,7 +22,6 @@
 
 #include "../../fsdp/checkpoint/step_folders.hpp"
 #include "../../fsdp/core/paths.hpp"
-#include "../../fsdp/core/prefixed.hpp"
 
 namespace fsdp::train {
 namespace {

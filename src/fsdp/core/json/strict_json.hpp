@@ -86,34 +86,28 @@ class Keys {
   const nlohmann::json& json() const { return *object_; }
   const std::string& source() const { return *source_; }
   const std::string& name() const { return name_; }
-  /// Returns whether the key is present, even as null.
-  bool given(const char* key) const { return object_->contains(key); }
+  bool given(const char* key) const { return object_->contains(key); }  ///< whether the key is present, even as null
   /// Returns whether the key is present and not null.
   bool has(const char* key) const { return given(key) && !at(key).is_null(); }
   const nlohmann::json& at(const char* key) const { return object_->at(key); }
 
-  std::string text(const char* key) const { return get<std::string>(key, "it must be a text"); }
-  std::string text(const char* key, const std::string& otherwise, Null null = Null::refused) const {
-    return takes_default(key, null) ? otherwise : text(key);
+  // A key without a default (`otherwise`) must be present.
+  std::string text(const char* key, std::optional<std::string> otherwise = {}, Null null = Null::refused) const {
+    return get(key, "it must be a text", std::move(otherwise), null);
   }
-  std::int64_t integer(const char* key) const {
-    return get<std::int64_t>(key, "it must be a whole number that is not negative");
-  }
-  std::int64_t integer(const char* key, std::int64_t otherwise, Null null = Null::refused) const {
-    return takes_default(key, null) ? otherwise : integer(key);
+  std::int64_t integer(const char* key, std::optional<std::int64_t> otherwise = {}, Null null = Null::refused) const {
+    return get(key, "it must be a whole number that is not negative", otherwise, null);
   }
   std::int64_t integer_up_to(const char* key, std::int64_t most) const {
     const std::optional<std::int64_t> value = value_as<std::int64_t>(present(key));
     if (!value || *value > most) wrong(key, message("it must be a whole number of 0 to ", most));
     return *value;
   }
-  double number(const char* key) const { return get<double>(key, "it must be a number"); }
-  double number(const char* key, double otherwise, Null null = Null::refused) const {
-    return takes_default(key, null) ? otherwise : number(key);
+  double number(const char* key, std::optional<double> otherwise = {}, Null null = Null::refused) const {
+    return get(key, "it must be a number", otherwise, null);
   }
-  bool boolean(const char* key) const { return get<bool>(key, "it must be true or false"); }
-  bool boolean(const char* key, bool otherwise, Null null = Null::refused) const {
-    return takes_default(key, null) ? otherwise : boolean(key);
+  bool boolean(const char* key, std::optional<bool> otherwise = {}, Null null = Null::refused) const {
+    return get(key, "it must be true or false", otherwise, null);
   }
   Keys object(const char* key) const {
     if (!present(key).is_object()) wrong(key, "it must be an object");
@@ -142,7 +136,8 @@ class Keys {
 
  private:
   template <class T>
-  T get(const char* key, const char* must) const {
+  T get(const char* key, const char* must, std::optional<T> otherwise, Null null) const {
+    if (otherwise && takes_default(key, null)) return *std::move(otherwise);
     std::optional<T> value = value_as<T>(present(key));
     if (!value) wrong(key, must);
     return *std::move(value);
