@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The config of a Llama, or of a model of another family that differs from it only in config values. It comes from
-/// presets or from Hugging Face's config.json.
+/// The config of a Llama, or of a model that differs from it only in config values. It comes from presets or from
+/// Hugging Face's config.json.
 ///
-/// The computation is in tessera/fsdp/models/llama.hpp. To add a preset or a family, add a row to its table in
-/// src/fsdp/models/llama_config.cpp. Error messages list the families from there; help texts and docs/models.md name
-/// them, too.
+/// The computation is in tessera/fsdp/models/llama.hpp. To add a preset, add a row to the table in
+/// src/fsdp/models/llama_config.cpp.
 #pragma once
 
 #include <cstdint>
@@ -19,36 +18,6 @@
 #include <tessera/fsdp/models/lora_config.hpp>
 
 namespace fsdp {
-
-/// A family: `model_type` of config.json. Defaults are those of `transformers` for keys that a config.json omits.
-struct Family {
-  /// Which layers use sliding-window attention.
-  enum class Window : std::uint8_t {
-    none,     ///< no layer: `sliding_window` is ignored
-    always,   ///< all layers, or those in `layer_types`, with a window of `sliding_window` tokens
-    by_flag,  ///< if `use_sliding_window` is true, all layers after the first `max_window_layers`
-  };
-
-  std::string_view name;          ///< `model_type`, and the value of --family
-  std::string_view architecture;  ///< the name of the class in `transformers`, without ForCausalLM
-  bool biases = false;            ///< whether q, k and v have biases
-  bool head_norms = false;        ///< whether each head of q and k is normalised before rotation
-  Window window = Window::none;
-  std::int64_t positions = 0;        ///< default of `max_position_embeddings`
-  std::int64_t kv_heads = 0;         ///< default of `num_key_value_heads`; 0 for the number of heads
-  bool kv_heads_may_be_null = true;  ///< whether null is valid; null stands for the number of heads
-  std::int64_t head_dim = 0;  ///< default of `head_dim`, null is invalid; 0: default and null are hidden_size / heads
-  bool has_attention_bias = false;  ///< whether the family has the key `attention_bias`; only false is supported
-  bool has_mlp_bias = false;        ///< the same for `mlp_bias`
-};
-
-/// Returns the names of all families, with the Llama first.
-std::vector<std::string> family_names();
-/// Returns the names of the families that match a predicate, such as "mistral, qwen2 or qwen3"; `conjunction` precedes
-/// the last one.
-std::string families_text(std::string_view conjunction, bool (*matches)(const Family&) = nullptr);
-/// Returns the family with this name, or nullptr if there is none.
-const Family* find_family(std::string_view name);
 
 /// The scaling of rotary positions. Names are those of `transformers`.
 struct RopeConfig {
@@ -69,7 +38,8 @@ struct RopeConfig {
   void validate(Naming naming = Naming::flags) const;
 };
 
-/// The config of a Llama (a ModelConfig, see tessera/fsdp/models/model.hpp), or of another family.
+/// The config of a Llama (a ModelConfig, see tessera/fsdp/models/model.hpp), or of another family
+/// (tessera/fsdp/models/family.hpp).
 struct LlamaConfig {
   std::string family = "llama";  ///< model_type: llama, mistral, qwen2 or qwen3
   std::int64_t vocab_size = 256;

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/models/family.hpp>
 
 #include "../core/json/strict_json.hpp"
 #include "../core/paths.hpp"
