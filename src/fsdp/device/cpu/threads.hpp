@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Division of work among the threads of a stream. It depends only on the number of threads and the sizes. All
-/// functions restore the calling thread's OpenMP settings.
+/// Division of work and scratch among the threads of a stream. It depends only on the number of threads and the sizes.
+/// All functions restore the calling thread's OpenMP settings.
 #pragma once
 
 #include <algorithm>
@@ -34,6 +34,20 @@ class TeamSize {
   bool changed_;
 };
 
+/// Assigns byte offsets in one thread's scratch, each a multiple of `alignment`.
+class ScratchLayout {
+ public:
+  std::int64_t place(std::int64_t count, std::int64_t element_bytes) {
+    const std::int64_t offset = bytes_;
+    bytes_ += round_up(count * element_bytes, alignment);
+    return offset;
+  }
+  std::int64_t bytes() const { return bytes_; }
+
+ private:
+  std::int64_t bytes_ = 0;
+};
+
 /// Work that touches fewer bytes than this runs on one thread: waking the team would cost more.
 inline constexpr std::int64_t bytes_worth_a_team = 65536;
 
@@ -63,36 +77,38 @@ void for_parts(const Cpu::Stream& stream, const Division& division, const Body& 
   for (int part = omp_get_thread_num(); part < threads; part += omp_get_num_threads()) run(part);
 }
 
-/// Calls body(row, begin, end) so that every element of a matrix is covered once. A contiguous matrix is treated as one
-/// long row.
+/// Calls body(index) for every index of [0, count).
 template <class Body>
-void for_elements(const Cpu::Stream& stream, const Shape& shape, bool contiguous, std::int64_t bytes,
-                  const Body& body) {
-  if (contiguous) {
-    const Division elements{.count = shape.numel(), .step = 64, .bytes = bytes};
-    for_parts(stream, elements, [&](std::int64_t begin, std::int64_t end, int) { body(0, begin, end); });
-    return;
-  }
-  const Division rows{.count = shape[0], .step = 1, .bytes = bytes};
-  for_parts(stream, rows, [&](std::int64_t begin, std::int64_t end, int) {
-    for (std::int64_t row = begin; row < end; ++row) body(row, 0, shape[1]);
+void for_rows(const Cpu::Stream& stream, std::int64_t count, std::int64_t bytes, const Body& body) {
+  for_parts(stream, {.count = count, .step = 1, .bytes = bytes}, [&](std::int64_t begin, std::int64_t end, int) {
+    for (std::int64_t row = begin; row < end; ++row) body(row);
   });
 }
 
-/// Calls body(begin, count) for the range of each thread.
+/// Calls body(row, begin, end) so that every element of a matrix is covered once. A contiguous matrix is treated as one
+/// long row.
 template <class Body>
-void for_ranges(const Cpu::Stream& stream, std::int64_t count, std::int64_t bytes, const Body& body) {
-  for_parts(stream, {.count = count, .step = 64, .bytes = bytes},
-            [&](std::int64_t begin, std::int64_t end, int) { body(begin, end - begin); });
+void for_pieces(const Cpu::Stream& stream, const Shape& shape, bool contiguous, std::int64_t bytes, const Body& body) {
+  if (!contiguous) return for_rows(stream, shape[0], bytes, [&](std::int64_t row) { body(row, 0, shape[1]); });
+  for_parts(stream, {.count = shape.numel(), .step = 64, .bytes = bytes},
+            [&](std::int64_t begin, std::int64_t end, int) { body(0, begin, end); });
 }
 
-template <class T>
-T* at(const Tensor<T>& tensor, std::int64_t begin) {
-  return tensor.numel() == 0 ? nullptr : tensor.data() + begin;
+/// Calls body(data..., count) for pieces of tensors of one shape, which cover every element once. A tensor may be empty
+/// instead; its data is then null.
+template <class Body, class First, class... T>
+void for_elements(const Cpu::Stream& stream, std::int64_t bytes, const Body& body, const Tensor<First>& first,
+                  const Tensor<T>&... others) {
+  for_pieces(stream, first.shape(), (first.contiguous() && ... && others.contiguous()), bytes,
+             [&](std::int64_t row, std::int64_t begin, std::int64_t end) {
+               const auto at = [&](const auto& x) { return x.numel() == 0 ? nullptr : x.row(row) + begin; };
+               body(at(first), at(others)..., end - begin);
+             });
 }
 
-inline bf16* rounded(const Tensor<bf16>& model, std::int64_t begin) { return at(model, begin); }
-inline bf16* rounded(const Tensor<float>&, std::int64_t) { return nullptr; }
+/// Returns the model weights that a kernel writes: none in float, in which the main weights are the model's.
+inline bf16* rounded(bf16* model) { return model; }
+inline bf16* rounded(float*) { return nullptr; }
 
 /// Rewrites the model's weights in a skipped step.
 template <class Model>

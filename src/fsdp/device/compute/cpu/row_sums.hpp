@@ -10,56 +10,42 @@
 #include <tessera/fsdp/core/checked.hpp>
 #include <tessera/fsdp/device/compute/cpu.hpp>
 
+#include "../../cpu/threads.hpp"
 #include "kernels/tables.hpp"
 
 namespace fsdp::device::cpu {
 
-class RowSums {
- public:
-  static constexpr std::int64_t chunk_rows = 128;
+/// The rows of sum_rows' scratch: a chunk per thread and, if several threads compute a result, a sum per thread.
+inline Shape row_sums_shape(std::int64_t threads, std::int64_t columns, bool wanted) {
+  return {(threads > 1 && wanted ? 2 : 1) * threads, round_up(columns, 16)};
+}
+inline std::int64_t row_sums_scratch(std::int64_t threads, std::int64_t columns, bool wanted = true) {
+  return row_sums_shape(threads, columns, wanted).numel() * std::int64_t{sizeof(float)};
+}
 
-  /// Returns the scratch bytes: a chunk per thread and, if several threads compute a result, a sum per thread.
-  static std::int64_t scratch(std::int64_t threads, std::int64_t columns, bool wanted = true) {
-    return (threads > 1 && wanted ? 2 : 1) * threads * stride(columns) * std::int64_t{sizeof(float)};
-  }
-
-  /// `result`: [columns]; if it has no memory, chunks are computed and discarded.
-  RowSums(int threads, Tensor<float> result, Write write, Scratch memory)
-      : threads_(threads),
-        columns_(result.numel()),
-        wanted_(result.data() != nullptr),
-        result_(result.data()),
-        parts_(memory.as<float>({(threads > 1 && wanted_ ? 2 : 1) * threads, stride(columns_)})) {
-    if (wanted_ && write == Write::overwrite) std::fill_n(result_, columns_, 0.0f);
-    std::fill_n(parts_.data(), parts_.numel(), 0.0f);
-  }
-
-  /// Adds rows [begin, end): body(row, rows, chunk) must add rows [row, row + rows) to chunk[columns].
-  template <class Body>
-  void add(std::int64_t begin, std::int64_t end, int thread, const Body& body) const {
-    float* const chunk = parts_.row(thread);
+/// Sums rows into `result` [columns]: body(row, count, chunk) must add rows [row, row + count) to chunk[columns]. If
+/// `result` has no memory, chunks are computed and discarded.
+template <class Body>
+void sum_rows(const Cpu::Stream& stream, const Division& rows, const Tensor<float>& result, Write write, Scratch memory,
+              const Body& body) {
+  constexpr std::int64_t chunk_rows = 128;
+  const auto& kernel = kernels<ElementwiseKernels>().of<float>();
+  const std::int64_t threads = stream.threads(), columns = result.numel();
+  const bool wanted = result.data() != nullptr;
+  const auto parts = memory.as<float>(row_sums_shape(threads, columns, wanted));
+  const auto sum_of = [&](std::int64_t thread) { return threads == 1 ? result.data() : parts.row(threads + thread); };
+  if (wanted && write == Write::overwrite) std::fill_n(result.data(), columns, 0.0f);
+  std::fill_n(parts.data(), parts.numel(), 0.0f);
+  for_parts(stream, rows, [&](std::int64_t begin, std::int64_t end, int thread) {
+    float* const chunk = parts.row(thread);
     for (std::int64_t row = begin; row < end; row += chunk_rows) {
-      std::fill_n(chunk, columns_, 0.0f);
+      std::fill_n(chunk, columns, 0.0f);
       body(row, std::min(chunk_rows, end - row), chunk);
-      if (wanted_) kernels<ElementwiseKernels>().of<float>().add(chunk, sum_of(thread), columns_);
+      if (wanted) kernel.add(chunk, sum_of(thread), columns);
     }
-  }
-
-  void finish() const {
-    if (threads_ == 1 || !wanted_) return;
-    for (int thread = 0; thread < threads_; ++thread)
-      kernels<ElementwiseKernels>().of<float>().add(sum_of(thread), result_, columns_);
-  }
-
- private:
-  static std::int64_t stride(std::int64_t columns) { return round_up(columns, 16); }
-  float* sum_of(int thread) const { return threads_ == 1 ? result_ : parts_.row(threads_ + thread); }
-
-  int threads_;
-  std::int64_t columns_;
-  bool wanted_;
-  float* result_;
-  Tensor<float> parts_;
-};
+  });
+  for (std::int64_t thread = 0; threads > 1 && wanted && thread < threads; ++thread)
+    kernel.add(sum_of(thread), result.data(), columns);
+}
 
 }  // namespace fsdp::device::cpu

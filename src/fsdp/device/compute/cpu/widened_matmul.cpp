@@ -11,9 +11,9 @@
 #include <tessera/fsdp/core/dtype.hpp>
 #include <tessera/fsdp/core/error.hpp>
 
+#include "../../cpu/threads.hpp"
 #include "kernels/tables.hpp"
 #include "matmul_choice.hpp"
-#include "scratch_layout.hpp"
 
 namespace fsdp::device::cpu {
 namespace {
