@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "lane_row.cuh"
+#include "attention.cuh"
 
 namespace fsdp::device::cuda {
 namespace {

@@ -20,7 +20,6 @@
 #include <tessera/fsdp/device/cuda.hpp>
 
 #include "attention_cudnn.hpp"
-#include "cache.hpp"
 #include "scratch.hpp"
 
 namespace fsdp::device {

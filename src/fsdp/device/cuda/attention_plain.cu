@@ -3,7 +3,6 @@
 /// Attention with one warp per row: the reference for the tensor-core kernels, and the fallback if they do not support
 /// a call.
 #include "attention.cuh"
-#include "lane_row.cuh"
 
 namespace fsdp::device::cuda {
 namespace {

@@ -9,9 +9,9 @@
 #include <cstring>
 #include <span>
 
+#include "arithmetic.cuh"
 #include "kernels.hpp"
 #include "launch.hpp"
-#include "numbers.cuh"
 
 namespace fsdp::device::cuda {
 

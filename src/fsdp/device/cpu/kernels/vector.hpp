@@ -49,11 +49,6 @@ FSDP_INLINE void for_vectors(std::int64_t count, Step step) {
 
 FSDP_INLINE Floats broadcast(float value) { return value - Floats{}; }
 
-FSDP_INLINE Floats load(const float* from, Whole = {}) {
-  Floats value;
-  __builtin_memcpy(&value, from, sizeof value);
-  return value;
-}
 FSDP_INLINE Floats widen(HalfWords halves) {
 #if defined(__AVX512F__)
   return reinterpret_cast<Floats>(
@@ -64,21 +59,28 @@ FSDP_INLINE Floats widen(HalfWords halves) {
   return reinterpret_cast<Floats>(__builtin_convertvector(halves, Words) << 16);
 #endif
 }
-FSDP_INLINE Floats load(const bf16* from, Whole = {}) {
-  HalfWords halves;
-  __builtin_memcpy(&halves, from, sizeof halves);
-  return widen(halves);
+
+/// The bytes of a part: a whole register of elements of T, or `count` elements.
+template <class T>
+constexpr std::size_t bytes_of(Whole) {
+  return static_cast<std::size_t>(lanes) * sizeof(T);
+}
+template <class T>
+constexpr std::size_t bytes_of(std::int64_t count) {
+  return static_cast<std::size_t>(count) * sizeof(T);
 }
 
-/// Loads the last `count` < lanes elements; the other lanes are 0.
-FSDP_INLINE Floats load(const float* from, std::int64_t count) {
+/// Loads a register, or the last `part` < lanes elements; the other lanes are then 0.
+template <class Part = Whole>
+FSDP_INLINE Floats load(const float* from, Part part = {}) {
   Floats value = {};
-  __builtin_memcpy(&value, from, static_cast<std::size_t>(count) * sizeof(float));
+  __builtin_memcpy(&value, from, bytes_of<float>(part));
   return value;
 }
-FSDP_INLINE Floats load(const bf16* from, std::int64_t count) {
+template <class Part = Whole>
+FSDP_INLINE Floats load(const bf16* from, Part part = {}) {
   HalfWords halves = {};
-  __builtin_memcpy(&halves, from, static_cast<std::size_t>(count) * sizeof(bf16));
+  __builtin_memcpy(&halves, from, bytes_of<bf16>(part));
   return widen(halves);
 }
 
@@ -94,17 +96,14 @@ FSDP_INLINE HalfWords narrow(Floats value) {
   return __builtin_convertvector((is_nan & quiet_nan) | (~is_nan & rounded), HalfWords);
 #endif
 }
-FSDP_INLINE void store(float* to, Floats value, Whole = {}) { __builtin_memcpy(to, &value, sizeof value); }
-FSDP_INLINE void store(float* to, Floats value, std::int64_t count) {
-  __builtin_memcpy(to, &value, static_cast<std::size_t>(count) * sizeof(float));
+template <class Part = Whole>
+FSDP_INLINE void store(float* to, Floats value, Part part = {}) {
+  __builtin_memcpy(to, &value, bytes_of<float>(part));
 }
-FSDP_INLINE void store(bf16* to, Floats value, Whole = {}) {
+template <class Part = Whole>
+FSDP_INLINE void store(bf16* to, Floats value, Part part = {}) {
   const HalfWords halves = narrow(value);
-  __builtin_memcpy(static_cast<void*>(to), &halves, sizeof halves);
-}
-FSDP_INLINE void store(bf16* to, Floats value, std::int64_t count) {
-  const HalfWords halves = narrow(value);
-  __builtin_memcpy(static_cast<void*>(to), &halves, static_cast<std::size_t>(count) * sizeof(bf16));
+  __builtin_memcpy(static_cast<void*>(to), &halves, bytes_of<bf16>(part));
 }
 
 /// Returns the value after rounding to T.
