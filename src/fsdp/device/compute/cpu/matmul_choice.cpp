@@ -21,16 +21,12 @@ Current& current() {
   return choice;
 }
 
-bool same(const MatmulChoice& a, const MatmulChoice& b) {
-  return a.bf16 == b.bf16 && a.limits_library == b.limits_library;
-}
-
 MatmulChoice chosen() { return {.bf16 = current().bf16, .limits_library = current().limits_library}; }
 
 }  // namespace
 
 void choose_matmul(const MatmulChoice& choice) {
-  require<LogicError>(!current().is_used || same(choice, chosen()),
+  require<LogicError>(!current().is_used || choice == chosen(),
                       "choose_matmul: matmuls were computed by another choice; call it before anything is computed");
   current().bf16 = choice.bf16;
   current().limits_library = choice.limits_library;
