@@ -39,7 +39,6 @@ struct Problem {
     return tile_tokens * (tile_bytes_per_token + block * tile_bytes_per_token_column +
                           (block < columns ? blocked_bytes_per_token : 0));
   }
-  /// Returns the workspace of a recomputed tile that processes all columns at once.
   constexpr std::int64_t tile_bytes(std::int64_t tile_tokens) const { return tile_bytes(tile_tokens, columns); }
   /// Returns the workspace of a kept tile, which does not include the activations that are written directly to kept
   /// memory.

@@ -15,11 +15,9 @@ namespace fsdp::tiling {
 /// Tokens [begin, end) of a sequence. A kept tile's activations stay in memory from forward to backward; other tiles
 /// are recomputed.
 struct Tile {
-  std::int64_t begin = 0;  ///< first token of the tile
-  std::int64_t end = 0;    ///< one past the last token of the tile
-  bool kept = false;       ///< whether the tile's activations stay in memory; otherwise they are recomputed in backward
+  std::int64_t begin = 0, end = 0;
+  bool kept = false;
 
-  /// Returns the length of the tile in tokens.
   constexpr std::int64_t tokens() const { return end - begin; }
   friend constexpr bool operator==(const Tile&, const Tile&) = default;
 };
@@ -35,13 +33,11 @@ struct TilePlan {
 
   /// Returns the peak bytes of all units: kept activations plus one workspace.
   constexpr std::int64_t peak_bytes() const { return repeats * kept_bytes + tile_bytes; }
-  /// Returns the number of tokens in kept tiles.
   constexpr std::int64_t kept_tokens() const {
     std::int64_t tokens = 0;
     for (const Tile& tile : tiles) tokens += tile.kept ? tile.tokens() : 0;
     return tokens;
   }
-  /// Returns the length of the longest tile.
   constexpr std::int64_t longest_tile() const {
     std::int64_t tokens = 0;
     for (const Tile& tile : tiles) tokens = std::max(tokens, tile.tokens());
