@@ -127,7 +127,6 @@ class Cuda::Queue {
   /// Blocks the host until all enqueued work is done. Throws if a kernel has failed.
   void synchronize();
 
-  /// Returns the name given at construction.
   const std::string& name() const { return name_; }
   void* native() const { return handle_.get(); }  ///< a cudaStream_t
 
@@ -170,7 +169,6 @@ class Cuda::Stream : public Queue, public Planner {
   ~Stream();
 
   Arena& arena() const { return *arena_; }
-  /// Returns whether the stream uses the simplest kernels.
   bool plain() const { return plain_; }
   Counters counters;
 
@@ -210,17 +208,12 @@ FSDP_RUNS(Cuda, SgdStep)
 
 /// Pinned host memory. The optimizer's kernels access it over the bus.
 template <>
-struct HostOffload<Cuda> {
-  static constexpr bool counts_only = false;
+struct HostOffload<Cuda> : Cuda {
   static constexpr bool host_memory = true;
   using Arena = device::Arena<HostOffload>;
-  using Queue = Cuda::Queue;
 
   static std::byte* allocate(std::int64_t bytes);
   static void deallocate(std::byte* data, std::int64_t bytes);
-  static void poison(std::byte* data, std::int64_t bytes) { Cuda::poison(data, bytes); }
-  static void unpoison(std::byte* data, std::int64_t bytes) { Cuda::unpoison(data, bytes); }
-  static std::byte* unbacked(std::int64_t) { return nullptr; }
 
   template <class T>
   static void transfer(Cuda::Stream&, Cuda::Queue& queue, Tensor<const T> from, Tensor<T> to) {

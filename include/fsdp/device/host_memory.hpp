@@ -22,17 +22,9 @@ namespace fsdp::device {
 /// RAM; there, the separate space shows which tensors would move, and that no others do. A device with its own kind of
 /// host memory specialises this template.
 template <class Device>
-struct HostOffload {
-  static constexpr bool counts_only = Device::counts_only;
+struct HostOffload : Device {
   static constexpr bool host_memory = true;
-  using Queue = typename Device::Queue;
   using Arena = device::Arena<HostOffload>;
-
-  static std::byte* allocate(std::int64_t bytes) { return Device::allocate(bytes); }
-  static void deallocate(std::byte* data, std::int64_t bytes) { Device::deallocate(data, bytes); }
-  static void poison(std::byte* data, std::int64_t bytes) { Device::poison(data, bytes); }
-  static void unpoison(std::byte* data, std::int64_t bytes) { Device::unpoison(data, bytes); }
-  static std::byte* unbacked(std::int64_t offset) { return Device::unbacked(offset); }
 
   /// Copies between the device's memory and the offload space, in either direction: on `queue` if the device is
   /// asynchronous, else on `stream`.
@@ -104,7 +96,6 @@ class OnHost {
   OnHost(const OnHost&) = delete;
   OnHost& operator=(const OnHost&) = delete;
 
-  /// Returns the values in host memory.
   Tensor<T> values() {
     if constexpr (Device::host_memory)
       return tensor_;

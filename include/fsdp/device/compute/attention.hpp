@@ -30,7 +30,6 @@ struct AttentionShape {
   CumulativeLengths documents = {};  ///< cumulative lengths of packed documents; empty: each sequence is one document
   std::int64_t window = 0;           ///< maximum number of keys that a query attends to; 0: no limit
 
-  /// Returns the number of tokens of all sequences.
   std::int64_t tokens() const { return sequences * sequence_length; }
   /// Returns whether the window hides any key.
   bool windowed() const { return window > 0 && window < sequence_length; }
@@ -40,21 +39,16 @@ struct AttentionShape {
     const std::int64_t seen = window > 0 ? std::min(window, length) : length;
     return checked_multiply(seen, seen) + checked_multiply(length - seen, 2 * seen - 1);
   }
-  /// Returns the sum of `square` over all documents.
   std::int64_t squares() const {
     if (documents.empty()) return checked_multiply(sequences, square(sequence_length));
     std::int64_t sum = 0;
     for (std::size_t i = 1; i < documents.size(); ++i) sum += square(documents[i] - documents[i - 1]);
     return sum;
   }
-  /// Returns the document of a token.
   Document document(std::int64_t token) const { return document_of(documents, sequence_length, token); }
 
-  /// Return the shapes of q, and of k and v.
-  /// @{
-  Shape queries() const { return {tokens(), heads * head_dim}; }
-  Shape keys() const { return {tokens(), kv_heads * head_dim}; }
-  /// @}
+  Shape queries() const { return {tokens(), heads * head_dim}; }  ///< shape of q
+  Shape keys() const { return {tokens(), kv_heads * head_dim}; }  ///< shape of k and v
   /// Returns the FLOPs of `products` matmuls of queries with keys, over all heads; half of the full products, because
   /// of the causal mask.
   std::int64_t flops(std::int64_t products) const {
@@ -79,11 +73,10 @@ struct Attention {
   static constexpr std::string_view name = "attention";
 
   AttentionShape shape = {};
-  Tensor<const T> q = {};  // [T, heads * head_dim]
-  Tensor<const T> k = {};  // [T, kv_heads * head_dim]
-  Tensor<const T> v = {};  // same shape as k
-  Tensor<T> out = {};      // same shape as q
-  Tensor<float> lse = {};  // [sequences * heads, S]
+  Tensor<const T> q = {};          // [T, heads * head_dim]
+  Tensor<const T> k = {}, v = {};  // [T, kv_heads * head_dim]
+  Tensor<T> out = {};              // same shape as q
+  Tensor<float> lse = {};          // [sequences * heads, S]
 
   auto tensors() const { return std::tie(q, k, v, out, lse); }
   Cost cost() const { return {.attention_flops = shape.flops(2)}; }
@@ -96,15 +89,10 @@ struct AttentionBackward {
   static constexpr std::string_view name = "attention_backward";
 
   AttentionShape shape = {};
-  Tensor<const T> q = {};  // shapes as in Attention
-  Tensor<const T> k = {};
-  Tensor<const T> v = {};
-  Tensor<const T> out = {};
+  Tensor<const T> q = {}, k = {}, v = {}, out = {};  // shapes as in Attention
   Tensor<const float> lse = {};
   Tensor<const T> dout = {};
-  Tensor<T> dq = {};
-  Tensor<T> dk = {};
-  Tensor<T> dv = {};
+  Tensor<T> dq = {}, dk = {}, dv = {};
 
   auto tensors() const { return std::tie(q, k, v, out, lse, dout, dq, dk, dv); }
   Cost cost() const { return {.attention_flops = shape.flops(5)}; }

@@ -106,7 +106,6 @@ struct AddDigest {
   std::uint64_t key = 1;
   Tensor<std::int64_t> sum = {};  // [1]
 
-  /// Returns the number of partial sums.
   std::int64_t chunks() const { return ceil_divide(x.numel(), chunk); }
   auto tensors() const { return std::tie(x, sum); }
   Cost cost() const { return {.bytes = x.bytes()}; }
