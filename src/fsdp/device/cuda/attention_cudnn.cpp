@@ -20,6 +20,7 @@
 #include <tessera/fsdp/device/cuda.hpp>
 
 #include "attention_cudnn.hpp"
+#include "cache.hpp"
 #include "scratch.hpp"
 
 namespace fsdp::device {

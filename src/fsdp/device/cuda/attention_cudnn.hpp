@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The decision when attention uses cuDNN, in which parts, and with how much scratch. This is plain arithmetic, which
-/// gives the same results on machines without cuDNN; attention_cudnn.cpp makes the calls. Also a stream's cached state.
+/// gives the same results on machines without cuDNN; attention_cudnn.cpp makes the calls.
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <string_view>
 #include <vector>
 
@@ -191,18 +190,4 @@ inline std::vector<AttentionCall> parts_of(const AttentionCall& call, const Atte
 /// `workspace` has at least cudnn_scratch bytes. Defined only in builds with cuDNN.
 bool attention_through_cudnn(const Cuda::Stream& stream, const AttentionCall& call, Tensor<std::uint8_t> workspace);
 
-struct MatmulPlans;      // defined in matmul.cpp
-struct AttentionGraphs;  // defined in attention_cudnn.cpp
-
 }  // namespace fsdp::device::cuda
-
-namespace fsdp::device {
-
-/// A stream's cached state for each library.
-struct Cuda::Stream::Cache {
-  std::shared_ptr<cuda::MatmulPlans> matmuls;
-  std::shared_ptr<cuda::AttentionGraphs> attention;  ///< created on first use
-  cuda::AttentionBy attention_by = cuda::AttentionBy::either;
-};
-
-}  // namespace fsdp::device

@@ -12,7 +12,7 @@
 #include <tessera/fsdp/core/environment.hpp>
 #include <tessera/fsdp/device/compute/cuda.hpp>
 
-#include "attention_cudnn.hpp"
+#include "cache.hpp"
 #include "runtime.hpp"
 #include "scratch.hpp"
 

@@ -11,7 +11,6 @@
 #include "../../cpu/threads.hpp"
 #include "kernels/tables.hpp"
 #include "onednn.hpp"
-#include "row_sums.hpp"
 
 namespace fsdp::device {
 namespace {
@@ -20,21 +19,17 @@ template <class A, class C>
 cpu::MatmulKey key_of(const Matmul<A, C>& op) {
   const MatmulRecord problem = op.record();
   // The stride of a matrix with one row is meaningless, but oneDNN requires a valid one.
-  const auto leading = [](std::int64_t rows, std::int64_t columns, std::int64_t stride) {
-    return rows == 1 ? columns : stride;
-  };
-  const bool ta = problem.a_transposed;
-  const bool tb = problem.b_transposed;
+  const auto leading = [](const auto& x) { return x.rows() == 1 ? x.columns() : x.row_stride(); };
   return {.a = problem.operands,
           .c = problem.result,
           .m = problem.m,
           .n = problem.n,
           .k = problem.k,
-          .lda = leading(ta ? problem.k : problem.m, ta ? problem.m : problem.k, op.a.tensor.row_stride()),
-          .ldb = leading(tb ? problem.n : problem.k, tb ? problem.k : problem.n, op.b.tensor.row_stride()),
-          .ldc = leading(problem.m, problem.n, op.c.row_stride()),
-          .a_transposed = ta,
-          .b_transposed = tb,
+          .lda = leading(op.a.tensor),
+          .ldb = leading(op.b.tensor),
+          .ldc = leading(op.c),
+          .a_transposed = problem.a_transposed,
+          .b_transposed = problem.b_transposed,
           .accumulate = problem.accumulate};
 }
 

@@ -7,7 +7,6 @@
 
 #include "../../cpu/threads.hpp"
 #include "kernels/tables.hpp"
-#include "row_sums.hpp"
 
 namespace fsdp::device {
 

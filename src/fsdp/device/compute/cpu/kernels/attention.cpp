@@ -108,8 +108,9 @@ void delta(const Rows<const T>& out, const Rows<const T>& dout, float* delta) {
     Floats sums = {};
     std::int64_t column = 0;
     for (; column + lanes <= out.columns; column += lanes) sums += load(left + column) * load(right + column);
-    delta[row] = sum(sums);
-    for (; column < out.columns; ++column) delta[row] += float(left[column]) * float(right[column]);
+    float product = sum(sums);
+    for (; column < out.columns; ++column) product += float(left[column]) * float(right[column]);
+    delta[row] = product;
   }
 }
 
