@@ -22,18 +22,17 @@ namespace fsdp::device::cpu {
 /// Sets the OpenMP team size of the calling thread for a scope, for libraries that read it from there.
 class TeamSize {
  public:
-  explicit TeamSize(int threads) : before_(omp_get_max_threads()), changed_(threads != before_) {
-    if (changed_) omp_set_num_threads(threads);
+  explicit TeamSize(int threads) {
+    if (threads != before_) omp_set_num_threads(threads);
   }
   TeamSize(const TeamSize&) = delete;
   TeamSize& operator=(const TeamSize&) = delete;
   ~TeamSize() {
-    if (changed_) omp_set_num_threads(before_);
+    if (omp_get_max_threads() != before_) omp_set_num_threads(before_);
   }
 
  private:
-  int before_;
-  bool changed_;
+  int before_ = omp_get_max_threads();
 };
 
 /// Assigns byte offsets in one thread's scratch, each a multiple of `alignment`.

@@ -106,17 +106,6 @@ struct BackwardArguments {
   const float* lse;
   const float* products;  ///< [sequences * heads, S]: dout . out
   Rows<T> dq, dk, dv;
-
-  BackwardArguments(const AttentionBackward<T>& op, const Tensor<float>& out_products)
-      : q(op.q),
-        k(op.k),
-        v(op.v),
-        dout(op.dout),
-        lse(op.lse.data()),
-        products(out_products.data()),
-        dq(op.dq),
-        dk(op.dk),
-        dv(op.dv) {}
 };
 
 /// A row of a head, distributed over the lanes of a warp: lane l stores columns l, l + 32, ... The row has at most 32 N

@@ -129,27 +129,27 @@ Problem problem(Lane lane, const Tensor<T>& logits, Tensor<const std::int32_t> t
 }
 Grid grid(Lane lane, const Problem& p) { return grid_of_rows(p.rows, lane.plain ? 1 : p.cut.items()); }
 
+template <bool Replace, class Op, class T>
+void launch_whole(Lane lane, const Op& op, const Tensor<T>& logits, float scale, Scratch memory) {
+  const auto losses = memory.as<double>({logits.rows()});
+  if (losses.numel() == 0) return;
+  const Problem p = problem(lane, logits, op.targets, 0);
+  const auto kernel = p.cut.vectors > 0 ? whole_rows<T, 16 / sizeof(T), Replace> : whole_rows<T, 1, Replace>;
+  launch(lane, Op::name.data(), kernel, grid(lane, p), 0, p, Rows<T>(logits), scale, losses.data());
+  add_up(lane, losses, op.loss);
+}
+
 }  // namespace
 
 template <class T>
 void compute(Lane lane, const CrossEntropyLoss<T>& op, Scratch memory) {
-  const auto losses = memory.as<double>({op.logits.rows()});
-  if (losses.numel() == 0) return;
-  const Problem p = problem(lane, op.logits, op.targets, 0);
-  const auto kernel = p.cut.vectors > 0 ? whole_rows<const T, 16 / sizeof(T), false> : whole_rows<const T, 1, false>;
-  launch(lane, "cross_entropy_loss", kernel, grid(lane, p), 0, p, Rows<const T>(op.logits), 0.0f, losses.data());
-  add_up(lane, losses, op.loss);
+  launch_whole<false>(lane, op, op.logits, 0.0f, memory);
 }
 
 /// Replaces the logits by their gradient.
 template <class T>
 void compute(Lane lane, const CrossEntropy<T>& op, Scratch memory) {
-  const auto losses = memory.as<double>({op.logits.rows()});
-  if (losses.numel() == 0) return;
-  const Problem p = problem(lane, op.logits, op.targets, 0);
-  const auto kernel = p.cut.vectors > 0 ? whole_rows<T, 16 / sizeof(T), true> : whole_rows<T, 1, true>;
-  launch(lane, "cross_entropy", kernel, grid(lane, p), 0, p, Rows<T>(op.logits), op.scale, losses.data());
-  add_up(lane, losses, op.loss);
+  launch_whole<true>(lane, op, op.logits, op.scale, memory);
 }
 
 template <class T>

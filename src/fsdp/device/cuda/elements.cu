@@ -193,7 +193,7 @@ void compute(Lane lane, const AdamWStep<Model>& op, Scratch memory) {
     run_on(lane, "adamw",
            StepAdamW<M>{op.step.data(), factors, op.main.data(), op.first_moment.data(), op.second_moment.data(),
                         op.gradient.data(), model},
-           static_cast<const Tensor<float>&>(op.main), op.first_moment, op.second_moment, op.gradient, written...);
+           op.main, op.first_moment, op.second_moment, op.gradient, written...);
   };
   if (op.model.data() == nullptr)
     step(static_cast<void*>(nullptr));

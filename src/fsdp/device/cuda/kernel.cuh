@@ -196,10 +196,8 @@ void run(Lane lane, const char* name, const Operation& operation, std::int64_t r
   if (rows == 0 || columns == 0) return;
   const Cut cut = lane.plain ? cut_singly(columns) : cut_for_vectors(columns, W, accesses);
   const Grid grid = grid_of_elements(rows, cut.items());
-  if (cut.vectors > 0)
-    launch(lane, name, for_elements<W, Operation>, grid, 0, rows, cut, operation);
-  else
-    launch(lane, name, for_elements<1, Operation>, grid, 0, rows, cut, operation);
+  const auto kernel = cut.vectors > 0 ? for_elements<W, Operation> : for_elements<1, Operation>;
+  launch(lane, name, kernel, grid, 0, rows, cut, operation);
 }
 
 /// Launches an operation on operands of the same shape. If all operands are contiguous, they are treated as one long
