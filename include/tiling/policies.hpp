@@ -255,14 +255,12 @@ class RunTimeTiling {
 
 /// Returns whether a policy specifies, by a member `bytes`, how many bytes its tiled units may use. Other policies
 /// specify lengths or numbers of tiles of rows, which do not apply to units that are not tiled by rows.
-/// @{
 template <Tiling Policy>
-constexpr bool states_budget(const Policy&) {
-  return requires(const Policy policy) {
-    { policy.bytes } -> std::convertible_to<std::int64_t>;
-  };
+constexpr bool states_budget(const Policy& policy) {
+  if constexpr (requires { policy.states_budget(); })
+    return policy.states_budget();
+  else
+    return requires { requires std::convertible_to<decltype(policy.bytes), std::int64_t>; };
 }
-constexpr bool states_budget(const RunTimeTiling& tiling) { return tiling.states_budget(); }
-/// @}
 
 }  // namespace fsdp::tiling

@@ -23,6 +23,7 @@
 #pragma once
 
 #include <array>
+#include <compare>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -66,6 +67,7 @@ struct MatmulRecord {
   bool a_transposed = false, b_transposed = false;
   DType operands = DType::f32, result = DType::f32;
   bool accumulate = false;
+  friend auto operator<=>(const MatmulRecord&, const MatmulRecord&) = default;
 };
 
 /// The cost of one operation, independent of the device.

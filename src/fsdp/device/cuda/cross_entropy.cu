@@ -63,11 +63,6 @@ __device__ __forceinline__ void replace_row(const Cut& cut, T* row, std::int64_t
   });
 }
 
-__device__ __forceinline__ double loss_of(const Softmax& softmax, const float* target) {
-  if (target == nullptr) return std::numeric_limits<double>::quiet_NaN();
-  return negative_log_likelihood(softmax.maximum, softmax.sum, *target);
-}
-
 struct Problem {
   std::int64_t rows;
   Cut cut;
@@ -81,11 +76,10 @@ __global__ void whole_rows(Problem p, Rows<T> logits, float scale, double* losse
     T* const row = logits.row(index);
     const Softmax softmax = softmax_of_row<W>(p.cut, row);
     const std::int64_t target = p.targets[index];
-    if (threadIdx.x == 0) {
-      const bool exists = target >= 0 && target < p.cut.columns;
-      const float logit = exists ? widen(row[target]) : 0.0f;
-      losses[index] = loss_of(softmax, exists ? &logit : nullptr);
-    }
+    if (threadIdx.x == 0)
+      losses[index] = target >= 0 && target < p.cut.columns
+                          ? negative_log_likelihood(softmax.maximum, softmax.sum, widen(row[target]))
+                          : std::numeric_limits<double>::quiet_NaN();
     if constexpr (Replace)
       replace_row<W>(p.cut, const_cast<std::remove_const_t<T>*>(row), target, softmax.maximum, softmax.sum, scale);
   });
