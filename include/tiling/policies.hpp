@@ -21,7 +21,6 @@
 #include <tessera/fsdp/core/checked.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/tiling/problem.hpp>
-#include <tessera/tiling/tile_plan.hpp>
 
 namespace fsdp::tiling {
 
