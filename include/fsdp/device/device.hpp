@@ -33,7 +33,6 @@ struct ImmediateEvent {
 class ImmediateQueue {
  public:
   ImmediateQueue() = default;
-  /// Ignores the name.
   explicit ImmediateQueue(std::string_view) {}
 
   /// Returns the point after all work enqueued so far.

@@ -103,7 +103,6 @@ class Arena {
  public:
   enum class End : std::uint8_t { low, high };
 
-  /// A position at one end.
   struct Mark {
     std::int64_t offset = 0;
   };

@@ -85,7 +85,6 @@ struct Counters {
   std::int64_t elementwise_bytes = 0;            ///< minimum memory traffic of all other operations
   std::vector<MatmulRecord>* matmuls = nullptr;  ///< list to which matmuls are appended, or nullptr
 
-  /// Adds the cost of one operation.
   void add(const Cost& cost);
   /// Adds other counters, except their list of matmuls.
   void add(const Counters& others) {
@@ -270,7 +269,6 @@ void Enqueue::operator()(Stream& stream, const Op& op) const {
 inline constexpr detail::Enqueue enqueue;
 
 /// Declare `run` of an operation for the types that a device computes in; the second also declares its `scratch`.
-/// @{
 #define FSDP_RUNS(Device, Operation) \
   template <ComputedBy<Device> T>    \
   void run(Device::Stream&, const Operation<T>&);
@@ -279,9 +277,7 @@ inline constexpr detail::Enqueue enqueue;
   std::int64_t scratch(const Device::Planner&, const Operation<T>&); \
   template <ComputedBy<Device> T>                                    \
   void run(Device::Stream&, const Operation<T>&, Scratch);
-/// @}
 /// Instantiate the same functions for float and bf16; for the file that defines them.
-/// @{
 #define FSDP_RUN_INSTANCES(Device, Operation)                  \
   template void run(Device::Stream&, const Operation<float>&); \
   template void run(Device::Stream&, const Operation<bf16>&);
@@ -290,7 +286,6 @@ inline constexpr detail::Enqueue enqueue;
   template std::int64_t scratch(const Device::Planner&, const Operation<bf16>&);  \
   template void run(Device::Stream&, const Operation<float>&, Scratch);           \
   template void run(Device::Stream&, const Operation<bf16>&, Scratch);
-/// @}
 
 /// Instantiations of `enqueue` that the library contains for its own devices: the operations that stacks enqueue
 /// directly. `how` is `extern template` or `template`.

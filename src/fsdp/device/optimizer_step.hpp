@@ -74,10 +74,8 @@ FSDP_BOTH double exact_norm(const std::int64_t* largest, const std::int64_t* exa
   return ldexp(sqrt(sum), fixed_point_exponent(most) - 29);
 }
 
-/// The values of a step on every rank. `sums` [ranks, columns]: the loss of the rank's first micro-batch, the sum of
-/// squares of its gradients, (if there is a third column) whether it gave up the pass, then the losses of its further
-/// micro-batches, and the sums of squares of the separate norms. `largest` [ranks, 1 + apart] and `exact` [ranks, 1 +
-/// apart, 2] replace the sums of squares if they are given.
+/// The values of a step on every rank, as in DecideStep: `sums` [ranks, columns]. `largest` [ranks, 1 + apart] and
+/// `exact` [ranks, 1 + apart, 2] replace the sums of squares if they are given.
 struct StepSums {
   const double* sums;
   std::int64_t ranks, columns;

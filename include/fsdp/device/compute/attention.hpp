@@ -114,13 +114,9 @@ struct KeepHeads {
   Tensor<T> kept = {};                        // [sequences * kv_heads * capacity, head_dim]
 
   auto tensors() const { return std::tie(positions, x, kept); }
-  /// Sizes that follow from the shapes: key-value heads, maximum cached tokens per sequence, and tokens per sequence in
-  /// x.
-  /// @{
-  std::int64_t heads() const { return x.columns() / kept.columns(); }
-  std::int64_t capacity() const { return kept.rows() / (sequences * heads()); }
-  std::int64_t length() const { return x.rows() / sequences; }
-  /// @}
+  std::int64_t heads() const { return x.columns() / kept.columns(); }            ///< key-value heads
+  std::int64_t capacity() const { return kept.rows() / (sequences * heads()); }  ///< maximum cached tokens per sequence
+  std::int64_t length() const { return x.rows() / sequences; }                   ///< tokens per sequence in x
   Cost cost() const { return {.bytes = 2 * x.bytes()}; }
   void check() const {
     require(x.rank() == 2 && kept.rank() == 2 && sequences > 0 && x.rows() % sequences == 0 && kept.columns() > 0 &&
@@ -150,16 +146,13 @@ struct CachedAttention {
   Tensor<T> out = {};                         // same shape as q
 
   auto tensors() const { return std::tie(positions, q, keys, values, out); }
-  /// Sizes that follow from the shapes. `group`: query heads per key-value head; `seen`: maximum number of tokens that
-  /// a query attends to.
-  /// @{
   std::int64_t sequences() const { return q.rows(); }
   std::int64_t head_dim() const { return keys.columns(); }
   std::int64_t heads() const { return q.columns() / head_dim(); }
-  std::int64_t group() const { return heads() / kv_heads; }
+  std::int64_t group() const { return heads() / kv_heads; }  ///< query heads per key-value head
   std::int64_t capacity() const { return keys.rows() / (sequences() * kv_heads); }
+  /// Returns the maximum number of tokens that a query attends to.
   std::int64_t seen() const { return window > 0 ? std::min(window, longest) : longest; }
-  /// @}
   Cost cost() const { return {.attention_flops = 4 * checked_multiply(q.numel(), seen())}; }
   void check() const {
     require(q.rank() == 2 && keys.rank() == 2 && kv_heads > 0 && q.numel() > 0 && keys.columns() > 0 &&

@@ -33,7 +33,6 @@ Isa detected_isa();
 /// Returns whether the current set is less than the processor's best.
 bool is_lowered();
 
-/// Returns whether this is an Intel processor.
 bool is_intel();
 
 /// Returns the table that set `isa` exports; FSDP_EXPORT_KERNELS defines it in a file compiled for that set.

@@ -71,8 +71,7 @@ __device__ __forceinline__ unsigned popcount(std::uint32_t bits) { return static
 
 #endif
 
-/// Converts between 16 bytes and their elements.
-/// @{
+/// Convert between 16 bytes and their elements.
 template <class T>
 __device__ __forceinline__ void unpack(const Wide& wide, float* to) {
   constexpr int width = 16 / sizeof(T);
@@ -91,7 +90,6 @@ __device__ __forceinline__ Wide pack(const float* from) {
   std::memcpy(&wide, elements, sizeof wide);
   return wide;
 }
-/// @}
 
 /// Loads W elements from an address, which is aligned to 16 bytes if W > 1.
 template <int W, class T>

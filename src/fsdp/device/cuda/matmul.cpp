@@ -32,7 +32,6 @@ cudaDataType_t library_type(DType dtype) {
   }
 }
 
-/// Owns a cuBLASLt handle.
 template <class Handle, cublasStatus_t (*Destroy)(Handle)>
 class Owned {
  public:
@@ -67,7 +66,6 @@ struct Key : MatmulRecord {
   auto operator<=>(const Key&) const = default;
 };
 
-/// A matrix product that cuBLASLt has planned.
 struct Plan {
   Description description;
   Layout first, second, result;

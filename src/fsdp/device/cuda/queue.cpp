@@ -35,9 +35,6 @@ bool Cuda::Event::happened() const {
 /// immediately, even if queues still wait for it: a wait refers to the preceding record.
 class Cuda::Queue::Events {
  public:
-  Events() = default;
-  Events(const Events&) = delete;
-  Events& operator=(const Events&) = delete;
   ~Events() {
     for (const cudaEvent_t event : unused_) cudaEventDestroy(event);
   }

@@ -48,7 +48,6 @@ struct QueryBlock {
   std::int64_t queries() const { return end - begin; }
 };
 
-/// Returns the maximum number of keys that a query attends to.
 inline std::int64_t window_of(const AttentionShape& shape) {
   return shape.windowed() ? shape.window : shape.sequence_length;
 }

@@ -90,7 +90,6 @@ void write(const WidenedMatmul& w, C* c, float* sums, std::int64_t rows, std::in
   }
 }
 
-/// Computes one block of C.
 void run_block(const WidenedMatmul& w, std::int64_t i, std::int64_t j, const bf16* a, const bf16* b, void* c,
                std::byte* scratch) {
   const MatmulKey& key = w.key;

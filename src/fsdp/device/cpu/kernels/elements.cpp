@@ -25,16 +25,9 @@ void fill(T* y, float value, std::int64_t count) {
   for (std::int64_t i = 0; i < count; ++i) y[i] = rounded;
 }
 
-/// Returns the words 0, 1, 2, ..., one per lane.
-FSDP_INLINE Words first_words() {
-  Words words;
-  for (std::int64_t lane = 0; lane < lanes; ++lane) words[lane] = static_cast<std::uint32_t>(lane);
-  return words;
-}
-
 template <class X, class Y>
 void scale(const X* x, Y* y, const Scaling& scaling, std::int64_t count) {
-  const Words first = first_words() + scaling.column, row = Words{} + scaling.row;
+  const Words first = reinterpret_cast<Words>(lane_numbers()) + scaling.column, row = Words{} + scaling.row;
   for_vectors(count, [=](std::int64_t i, auto part) FSDP_INLINE_LAMBDA {
     Floats value = load(x + i, part) * scaling.factor;
     if (scaling.dropped_below != 0) {

@@ -6,7 +6,6 @@
 #pragma once
 
 #include <cstdint>
-#include <type_traits>
 
 #include <tessera/fsdp/core/dtype.hpp>
 
@@ -22,16 +21,10 @@ namespace fsdp::device::cpu {
 
 /// One set of functions for each element type.
 template <template <class> class Functions>
-struct ByType {
-  Functions<float> f32;
-  Functions<bf16> half;
-
+struct ByType : Functions<float>, Functions<bf16> {
   template <class T>
   const Functions<T>& of() const {
-    if constexpr (std::is_same_v<T, float>)
-      return f32;
-    else
-      return half;
+    return *this;
   }
 };
 

@@ -60,27 +60,21 @@ FSDP_INLINE Floats widen(HalfWords halves) {
 #endif
 }
 
-/// The bytes of a part: a whole register of elements of T, or `count` elements.
-template <class T>
-constexpr std::size_t bytes_of(Whole) {
-  return static_cast<std::size_t>(lanes) * sizeof(T);
-}
-template <class T>
-constexpr std::size_t bytes_of(std::int64_t count) {
-  return static_cast<std::size_t>(count) * sizeof(T);
-}
+/// Returns the number of elements of a part.
+constexpr std::size_t size_of(Whole) { return static_cast<std::size_t>(lanes); }
+constexpr std::size_t size_of(std::int64_t count) { return static_cast<std::size_t>(count); }
 
 /// Loads a register, or the last `part` < lanes elements; the other lanes are then 0.
 template <class Part = Whole>
 FSDP_INLINE Floats load(const float* from, Part part = {}) {
   Floats value = {};
-  __builtin_memcpy(&value, from, bytes_of<float>(part));
+  __builtin_memcpy(&value, from, size_of(part) * sizeof(float));
   return value;
 }
 template <class Part = Whole>
 FSDP_INLINE Floats load(const bf16* from, Part part = {}) {
   HalfWords halves = {};
-  __builtin_memcpy(&halves, from, bytes_of<bf16>(part));
+  __builtin_memcpy(&halves, from, size_of(part) * sizeof(bf16));
   return widen(halves);
 }
 
@@ -98,24 +92,25 @@ FSDP_INLINE HalfWords narrow(Floats value) {
 }
 template <class Part = Whole>
 FSDP_INLINE void store(float* to, Floats value, Part part = {}) {
-  __builtin_memcpy(to, &value, bytes_of<float>(part));
+  __builtin_memcpy(to, &value, size_of(part) * sizeof(float));
 }
 template <class Part = Whole>
 FSDP_INLINE void store(bf16* to, Floats value, Part part = {}) {
   const HalfWords halves = narrow(value);
-  __builtin_memcpy(static_cast<void*>(to), &halves, bytes_of<bf16>(part));
+  __builtin_memcpy(static_cast<void*>(to), &halves, size_of(part) * sizeof(bf16));
 }
 
 /// Returns the value after rounding to T.
 FSDP_INLINE Floats rounded_to(float, Floats value) { return value; }
 FSDP_INLINE Floats rounded_to(bf16, Floats value) { return widen(narrow(value)); }
 
-/// Returns a mask with all bits set in lanes whose index is below `count`.
-FSDP_INLINE Integers below(std::int64_t count) {
-  Integers index = {};
-  for (int lane = 0; lane < lanes; ++lane) index[lane] = lane;
-  return index < static_cast<std::int32_t>(count);
+FSDP_INLINE Integers lane_numbers() {
+  Integers numbers = {};
+  for (int lane = 0; lane < lanes; ++lane) numbers[lane] = lane;
+  return numbers;
 }
+/// Returns a mask with all bits set in lanes whose index is below `count`.
+FSDP_INLINE Integers below(std::int64_t count) { return lane_numbers() < static_cast<std::int32_t>(count); }
 /// Returns the lanes of `yes` whose `condition` is true, and those of `no` otherwise.
 FSDP_INLINE Floats select(Integers condition, Floats yes, Floats no) {
   return reinterpret_cast<Floats>((condition & reinterpret_cast<Integers>(yes)) |
