@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A tiled unit: its sizes, which tiling policies use, plans that cut its sequence into tiles, with their costs, and the
-/// validation of the plans that policies return.
+/// A tiled unit: its sizes, which tiling policies use, plans that cut its sequence into tiles, with their costs, and
+/// the validation of the plans that policies return.
 #pragma once
 
 #include <algorithm>
