@@ -237,12 +237,13 @@ class RunTimeTiling {
   /// Makes a placeholder for a budget of all remaining memory. The trainer must replace it by `budget(bytes)` before
   /// `plan`.
   static constexpr RunTimeTiling budget_of_memory() { return RunTimeTiling(Kind::budget, 0); }
+  /// Returns whether this is that placeholder.
   constexpr bool asks_for_memory() const { return kind_ == Kind::budget && number_ == 0; }
-  constexpr bool states_budget() const { return kind_ == Kind::budget; }
+  constexpr bool states_budget() const { return kind_ == Kind::budget; }  ///< whether this is a budget of bytes
 
   /// Returns the policy as a value of --tiling, such as "tokens:256".
   std::string text() const;
-  TilePlan plan(const Problem& problem) const;
+  TilePlan plan(const Problem& problem) const;  ///< the plan of the chosen policy
   friend constexpr bool operator==(const RunTimeTiling&, const RunTimeTiling&) = default;
 
  private:

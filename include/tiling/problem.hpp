@@ -19,10 +19,11 @@ namespace fsdp::tiling {
 /// Tokens [begin, end) of a sequence. A kept tile's activations stay in memory from forward to backward; other tiles
 /// are recomputed.
 struct Tile {
-  std::int64_t begin = 0, end = 0;
-  bool kept = false;
+  std::int64_t begin = 0;  ///< first token of the tile
+  std::int64_t end = 0;    ///< one past the last token of the tile
+  bool kept = false;       ///< whether the tile's activations stay in memory
 
-  constexpr std::int64_t tokens() const { return end - begin; }
+  constexpr std::int64_t tokens() const { return end - begin; }  ///< length of the tile
   friend constexpr bool operator==(const Tile&, const Tile&) = default;
 };
 
@@ -37,12 +38,12 @@ struct TilePlan {
 
   /// Returns the peak bytes of all units: kept activations plus one workspace.
   constexpr std::int64_t peak_bytes() const { return repeats * kept_bytes + tile_bytes; }
-  constexpr std::int64_t kept_tokens() const {
+  constexpr std::int64_t kept_tokens() const {  ///< number of tokens in kept tiles
     std::int64_t tokens = 0;
     for (const Tile& tile : tiles) tokens += tile.kept ? tile.tokens() : 0;
     return tokens;
   }
-  constexpr std::int64_t longest_tile() const {
+  constexpr std::int64_t longest_tile() const {  ///< length of the longest tile
     std::int64_t tokens = 0;
     for (const Tile& tile : tiles) tokens = std::max(tokens, tile.tokens());
     return tokens;
@@ -78,6 +79,7 @@ struct Problem {
     return tile_tokens * (tile_bytes_per_token + block * tile_bytes_per_token_column +
                           (block < columns ? blocked_bytes_per_token : 0));
   }
+  /// The same for a tile that processes all columns at once.
   constexpr std::int64_t tile_bytes(std::int64_t tile_tokens) const { return tile_bytes(tile_tokens, columns); }
   /// Returns the workspace of a kept tile, which does not include the activations that are written directly to kept
   /// memory.

@@ -44,6 +44,7 @@ struct Cpu {
   static void poison(std::byte* data, std::int64_t bytes);
   static void unpoison(std::byte* data, std::int64_t bytes);
   static std::byte* unbacked(std::int64_t) { return nullptr; }
+  /// Copies bytes like memcpy.
   static void move(Queue&, const std::byte* from, std::byte* to, std::int64_t bytes) {
     if (bytes > 0) std::memcpy(to, from, static_cast<std::size_t>(bytes));
   }
@@ -72,6 +73,7 @@ class Cpu::Planner {
 /// `threads()` threads; the calling thread's own OpenMP settings are not changed.
 class Cpu::Stream : public Queue, public Planner {
  public:
+  /// Allocates scratch from `arena`.
   Stream(Arena& arena, int threads) : Planner(threads), arena_(&arena) {}
 
   Arena& arena() const { return *arena_; }

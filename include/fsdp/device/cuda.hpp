@@ -127,8 +127,8 @@ class Cuda::Queue {
   /// Blocks the host until all enqueued work is done. Throws if a kernel has failed.
   void synchronize();
 
-  const std::string& name() const { return name_; }
-  void* native() const { return handle_.get(); }  ///< a cudaStream_t
+  const std::string& name() const { return name_; }  ///< the name given at construction
+  void* native() const { return handle_.get(); }     ///< a cudaStream_t
 
  private:
   class Events;
@@ -169,7 +169,7 @@ class Cuda::Stream : public Queue, public Planner {
   ~Stream();
 
   Arena& arena() const { return *arena_; }
-  bool plain() const { return plain_; }
+  bool plain() const { return plain_; }  ///< whether the stream uses the simplest kernels
   Counters counters;
 
   struct Cache;  ///< handles of cuBLASLt and cuDNN, with their plans by problem

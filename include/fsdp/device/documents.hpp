@@ -24,6 +24,7 @@ struct Document {
   std::int64_t end = 0;
 };
 
+/// Returns the document of a token.
 inline Document document_of(CumulativeLengths lengths, std::int64_t sequence_length, std::int64_t token) {
   if (lengths.empty()) {
     const std::int64_t begin = token - token % sequence_length;

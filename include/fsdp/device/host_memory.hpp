@@ -52,14 +52,17 @@ std::shared_ptr<std::byte> host_memory(std::int64_t bytes) {
 template <class Device, class T>
 class HostCopy {
  public:
+  /// Allocates `count` zeroed values.
   explicit HostCopy(std::int64_t count = 1)
       : memory_(host_memory<Device>(checked_multiply(count, static_cast<std::int64_t>(sizeof(T))))), count_(count) {}
 
   /// Returns the host values. Do not access them between `send` or `fetch` and the event `copied()`.
   Tensor<T> values() const { return {reinterpret_cast<T*>(memory_.get()), {count_}}; }
-  T& value() const { return *values().data(); }
+  T& value() const { return *values().data(); }  ///< the first of them
 
+  /// Copies the values to the device.
   void send(typename Device::Queue& queue, T* to) { copy(queue, values().data(), to); }
+  /// Copies values from the device.
   void fetch(typename Device::Queue& queue, const T* from) { copy(queue, from, values().data()); }
   /// Returns the event at which the last copy is complete.
   const typename Device::Event& copied() const { return copied_; }
@@ -85,6 +88,7 @@ class OnHost {
  public:
   using Value = std::remove_const_t<T>;
 
+  /// Takes the tensor, or copies it.
   OnHost(typename Device::Queue& queue, Tensor<T> tensor, Fetch fetch = Fetch::values)
       : queue_(queue), tensor_(tensor) {
     if constexpr (!Device::host_memory) {
@@ -96,7 +100,7 @@ class OnHost {
   OnHost(const OnHost&) = delete;
   OnHost& operator=(const OnHost&) = delete;
 
-  Tensor<T> values() {
+  Tensor<T> values() {  ///< the values in host memory
     if constexpr (Device::host_memory)
       return tensor_;
     else

@@ -33,13 +33,13 @@ using BytesByKind = std::array<std::int64_t, memory_kind_names.size()>;
 /// A count of one rank's tensor memory. All blocks of a rank share one ledger.
 class Ledger {
  public:
-  void add(MemoryKind kind, std::int64_t bytes) {
+  void add(MemoryKind kind, std::int64_t bytes) {  ///< counts a block that was allocated
     current_[static_cast<std::size_t>(kind)] += bytes;
     total_ += bytes;
     peak_ = std::max(peak_, total_);
     ++allocations_;
   }
-  void remove(MemoryKind kind, std::int64_t bytes) {
+  void remove(MemoryKind kind, std::int64_t bytes) {  ///< removes a block that was freed
     current_[static_cast<std::size_t>(kind)] -= bytes;
     total_ -= bytes;
   }
@@ -74,7 +74,7 @@ class Block {
 
   /// Returns the start of the memory; null for an empty block.
   std::byte* data() const { return memory_.get(); }
-  std::int64_t bytes() const { return memory_.get_deleter().bytes; }
+  std::int64_t bytes() const { return memory_.get_deleter().bytes; }  ///< size of the block
 
  private:
   struct Release {
@@ -101,8 +101,10 @@ class Block {
 template <class Device>
 class Arena {
  public:
+  /// The two stacks.
   enum class End : std::uint8_t { low, high };
 
+  /// A position at one end.
   struct Mark {
     std::int64_t offset = 0;
   };
@@ -149,7 +151,7 @@ class Arena {
     return {reinterpret_cast<T*>(address(offset)), shape};
   }
 
-  Mark mark(End end) const { return {end == End::low ? low_ : high_}; }
+  Mark mark(End end) const { return {end == End::low ? low_ : high_}; }  ///< the current position of an end
 
   /// Frees everything allocated at `end` since `mark`.
   void release(End end, Mark mark) {
@@ -165,9 +167,10 @@ class Arena {
   std::int64_t peak_held() const { return peak_held_; }        ///< peak of the allocated bytes without scratch
   std::int64_t peak_scratch() const { return peak_scratch_; }  ///< bytes of scratch included in peak()
 
-  /// Frees the memory that is allocated at the high end during its lifetime. The arena must outlive it.
+  /// Frees the memory that is allocated at the high end during its lifetime.
   class Frame {
    public:
+    /// Begins a frame. The arena must outlive it.
     explicit Frame(Arena& arena) : arena_(&arena), mark_(arena.mark(End::high)), scratch_(arena.scratch_) {}
     Frame(const Frame&) = delete;
     Frame& operator=(const Frame&) = delete;
@@ -187,10 +190,10 @@ class Arena {
     std::int64_t scratch_;
   };
 
-  /// Frees the memory that is allocated at both ends during its lifetime, even if an exception ends it. The arena must
-  /// outlive it.
+  /// Frees the memory that is allocated at both ends during its lifetime, even if an exception ends it.
   class Scope {
    public:
+    /// Begins a scope. The arena must outlive it.
     explicit Scope(Arena& arena) : arena_(&arena), low_(arena.mark(End::low)), high_(arena.mark(End::high)) {}
     Scope(const Scope&) = delete;
     Scope& operator=(const Scope&) = delete;

@@ -62,6 +62,7 @@ class MetaStream : public ImmediateQueue, public Target::Planner {
  public:
   using Arena = typename MetaOf<Target>::Arena;
 
+  /// Charges scratch to `arena`.
   MetaStream(Arena& arena, int threads) : Target::Planner(threads), arena_(&arena) {}
 
   Arena& arena() const { return *arena_; }

@@ -30,7 +30,7 @@ struct AttentionShape {
   CumulativeLengths documents = {};  ///< cumulative lengths of packed documents; empty: each sequence is one document
   std::int64_t window = 0;           ///< maximum number of keys that a query attends to; 0: no limit
 
-  std::int64_t tokens() const { return sequences * sequence_length; }
+  std::int64_t tokens() const { return sequences * sequence_length; }  ///< tokens of all sequences
   /// Returns whether the window hides any key.
   bool windowed() const { return window > 0 && window < sequence_length; }
   /// Returns the square of a document's length, minus the part that the window hides: the sum of 2 n - 1 over all
@@ -39,12 +39,13 @@ struct AttentionShape {
     const std::int64_t seen = window > 0 ? std::min(window, length) : length;
     return checked_multiply(seen, seen) + checked_multiply(length - seen, 2 * seen - 1);
   }
-  std::int64_t squares() const {
+  std::int64_t squares() const {  ///< the sum of `square` over all documents
     if (documents.empty()) return checked_multiply(sequences, square(sequence_length));
     std::int64_t sum = 0;
     for (std::size_t i = 1; i < documents.size(); ++i) sum += square(documents[i] - documents[i - 1]);
     return sum;
   }
+  /// Returns the document of a token.
   Document document(std::int64_t token) const { return document_of(documents, sequence_length, token); }
 
   Shape queries() const { return {tokens(), heads * head_dim}; }  ///< shape of q
@@ -146,11 +147,11 @@ struct CachedAttention {
   Tensor<T> out = {};                         // same shape as q
 
   auto tensors() const { return std::tie(positions, q, keys, values, out); }
-  std::int64_t sequences() const { return q.rows(); }
-  std::int64_t head_dim() const { return keys.columns(); }
-  std::int64_t heads() const { return q.columns() / head_dim(); }
-  std::int64_t group() const { return heads() / kv_heads; }  ///< query heads per key-value head
-  std::int64_t capacity() const { return keys.rows() / (sequences() * kv_heads); }
+  std::int64_t sequences() const { return q.rows(); }                               ///< number of sequences
+  std::int64_t head_dim() const { return keys.columns(); }                          ///< columns of a head
+  std::int64_t heads() const { return q.columns() / head_dim(); }                   ///< query heads
+  std::int64_t group() const { return heads() / kv_heads; }                         ///< query heads per key-value head
+  std::int64_t capacity() const { return keys.rows() / (sequences() * kv_heads); }  ///< cached tokens per sequence
   /// Returns the maximum number of tokens that a query attends to.
   std::int64_t seen() const { return window > 0 ? std::min(window, longest) : longest; }
   Cost cost() const { return {.attention_flops = 4 * checked_multiply(q.numel(), seen())}; }

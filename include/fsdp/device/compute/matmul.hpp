@@ -22,13 +22,15 @@ struct Operand {
   bool transposed = false;
 
   Operand() = default;
+  /// Takes a matrix [rows, columns], or its transpose.
   Operand(Tensor<const T> matrix, bool is_transposed = false) : tensor(matrix), transposed(is_transposed) {}
-  Operand(Tensor<T> matrix) : tensor(matrix) {}
+  Operand(Tensor<T> matrix) : tensor(matrix) {}  ///< the same for a writable matrix
 
   std::int64_t rows() const { return transposed ? tensor.columns() : tensor.rows(); }     ///< after transposition
   std::int64_t columns() const { return transposed ? tensor.rows() : tensor.columns(); }  ///< after transposition
 };
 
+/// Returns the matrix as a transposed operand.
 template <class T>
 Operand<std::remove_const_t<T>> transposed(Tensor<T> matrix) {
   return {Tensor<const std::remove_const_t<T>>(matrix), true};
@@ -44,7 +46,7 @@ struct Matmul {
   Write write = Write::overwrite;
 
   auto tensors() const { return std::tie(a.tensor, b.tensor, c); }
-  MatmulRecord record() const {
+  MatmulRecord record() const {  ///< the problem's sizes and types
     return {.m = a.rows(),
             .n = b.columns(),
             .k = a.columns(),

@@ -27,7 +27,7 @@ struct SumOfSquares {
   Tensor<const float> x = {};
   Tensor<double> sum = {};  // [1]
 
-  std::int64_t chunks() const { return ceil_divide(x.numel(), sum_chunk); }
+  std::int64_t chunks() const { return ceil_divide(x.numel(), sum_chunk); }  ///< number of partial results
   auto tensors() const { return std::tie(x, sum); }
   Cost cost() const { return {.bytes = x.bytes()}; }
   void check() const {
@@ -47,7 +47,7 @@ struct LargestMagnitude {
   Tensor<const float> x = {};
   Tensor<std::int64_t> largest = {};  // [1]
 
-  std::int64_t chunks() const { return ceil_divide(x.numel(), sum_chunk); }
+  std::int64_t chunks() const { return ceil_divide(x.numel(), sum_chunk); }  ///< number of partial results
   auto tensors() const { return std::tie(x, largest); }
   Cost cost() const { return {.bytes = x.bytes()}; }
   void check() const {
@@ -69,7 +69,7 @@ struct FixedPointSquares {
   Tensor<const std::int64_t> largest = {};  // [ranks], or [ranks, 1]: a column of several norms' largest magnitudes
   Tensor<std::int64_t> sum = {};            // [2]
 
-  std::int64_t chunks() const { return ceil_divide(x.numel(), sum_chunk); }
+  std::int64_t chunks() const { return ceil_divide(x.numel(), sum_chunk); }  ///< number of partial results
   auto tensors() const { return std::tie(x, largest, sum); }
   Cost cost() const { return {.bytes = x.bytes()}; }
   /// Returns the distance from one rank's largest magnitude to the next rank's, in elements.
@@ -129,8 +129,8 @@ struct DecideStep {
   Tensor<const std::int64_t> exact = {};    // [ranks, 2 (1 + apart)] or empty
   Tensor<StepDecision> step = {};           // [1]
 
-  std::int64_t ranks() const { return sums.rows(); }
-  bool is_exact() const { return exact.numel() > 0; }
+  std::int64_t ranks() const { return sums.rows(); }   ///< number of ranks
+  bool is_exact() const { return exact.numel() > 0; }  ///< whether the exact norm is used
   auto tensors() const { return std::tie(inputs, sums, largest, exact, step); }
   Cost cost() const { return {}; }
   void check() const {
@@ -150,7 +150,7 @@ struct DecideStep {
 /// time.
 struct MainWeights : Tensor<float> {
   MainWeights() = default;
-  MainWeights(const Tensor<float>& weights) : Tensor<float>(weights) {}
+  MainWeights(const Tensor<float>& weights) : Tensor<float>(weights) {}  ///< takes writable, sharded weights
   /// Rejects gathered weights, which are read-only, with a static_assert.
   template <class T>
   MainWeights(const Tensor<const T>&) {

@@ -85,9 +85,9 @@ void run(Cpu::Stream&, const DecideStep& op) {
 template <ComputedBy<Cpu> Model>
 void run(Cpu::Stream& stream, const AdamWStep<Model>& op) {
   if (op.step[0].skipped != 0) return cpu::round_again(stream, op.main, op.model);
-  const auto step = [factors = AdamWFactors(op.rules, op.step[0])](float* main, float* first_moment,
-                                                                   float* second_moment, const float* gradient,
-                                                                   Model* model, std::int64_t count) {
+  const AdamWFactors factors(op.rules, op.step[0]);
+  const auto step = [&](float* main, float* first_moment, float* second_moment, const float* gradient, Model* model,
+                        std::int64_t count) {
     optimizer_kernels().adamw(factors, main, first_moment, second_moment, gradient, cpu::rounded(model), count);
   };
   cpu::for_elements(stream, op.cost().bytes, step, op.main, op.first_moment, op.second_moment, op.gradient, op.model);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Elementwise operations: add, copy, fill, scale, SwiGLU, AdamW. See elements.cuh.
+/// Elementwise operations: add, copy, fill, scale, SwiGLU, AdamW. See kernel.cuh.
 #include "../host_device.hpp"
 #include "arithmetic.cuh"
 #include "kernel.cuh"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// SGD, and Muon's elementwise operations. See elements.cuh.
+/// SGD, and Muon's elementwise operations. See kernel.cuh.
 #include "kernel.cuh"
 
 namespace fsdp::device::cuda {

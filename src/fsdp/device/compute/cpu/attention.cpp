@@ -88,7 +88,6 @@ struct Forward {
                       });
   }
 
-  /// Computes one block of queries of one head against all its keys.
   void run_block(std::int64_t sequence, std::int64_t head, std::int64_t block, std::byte* scratch) const {
     const auto& kernel = kernels<AttentionKernels>().of<T>();
     const QueryBlock queries = query_block(shape, blocks, sequence, block);

@@ -45,7 +45,6 @@ int threads_of(const Cpu::Planner& planner, const CachedAttention<T>& op) {
   return static_cast<int>(std::min<std::int64_t>(planner.threads(), op.sequences() * op.kv_heads));
 }
 
-/// Computes all queries of one key-value head of one sequence.
 template <class T>
 void attend_to_kept(const CachedAttention<T>& op, std::int64_t sequence, std::int64_t kv_head,
                     const CachedLayout& layout, std::byte* scratch) {

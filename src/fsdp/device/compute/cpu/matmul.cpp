@@ -15,8 +15,7 @@
 namespace fsdp::device {
 namespace {
 
-template <class A, class C>
-cpu::MatmulKey key_of(const Matmul<A, C>& op) {
+cpu::MatmulKey key_of(const auto& op) {
   const MatmulRecord problem = op.record();
   // The stride of a matrix with one row is meaningless, but oneDNN requires a valid one.
   const auto leading = [](const auto& x) { return x.rows() == 1 ? x.columns() : x.row_stride(); };
@@ -33,17 +32,10 @@ cpu::MatmulKey key_of(const Matmul<A, C>& op) {
           .accumulate = problem.accumulate};
 }
 
-template <class A, class C>
-bool is_empty(const Matmul<A, C>& op) {
-  return op.c.rows() == 0 || op.c.columns() == 0 || op.a.columns() == 0;
-}
+bool is_empty(const auto& op) { return op.c.rows() == 0 || op.c.columns() == 0 || op.a.columns() == 0; }
 
 /// Returns whether this is a product of few tokens with the rows of a weight, as in a decoding step.
-template <class A, class C>
-bool has_few_rows(const Matmul<A, C>& op) {
-  constexpr std::int64_t most = 4;
-  return op.b.transposed && !op.a.transposed && op.c.rows() <= most;
-}
+bool has_few_rows(const auto& op) { return op.b.transposed && !op.a.transposed && op.c.rows() <= 4; }
 
 /// Multiplies a few rows of b at a time, which stay in the cache for every row of a.
 template <class A, class C>

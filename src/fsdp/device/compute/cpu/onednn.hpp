@@ -42,7 +42,6 @@ Cpu::Planner::Cache& cache_of(const Cpu::Planner& planner);
 
 struct WidenedMatmul;  // see widened_matmul.hpp
 
-/// A primitive, ready to run.
 struct Matmul {
   /// oneDNN's handles of the caller's memory. One set per thread of the team, so that `run` needs no lock.
   struct Arguments {

@@ -9,7 +9,6 @@
 
 namespace fsdp::device::cpu {
 
-/// kernels/rows.cpp
 template <class T>
 struct RowFunctions {
   void (*norm)(const T* x, std::int64_t x_stride, const T* w, float eps, T* y, std::int64_t y_stride, float* rstd,
@@ -33,7 +32,6 @@ struct RowFunctions {
 };
 struct RowKernels : ByType<RowFunctions> {};
 
-/// kernels/ranges.cpp
 template <class T>
 struct RangeFunctions {
   void (*swiglu)(const T* gate, const T* up, T* h, std::int64_t count);
@@ -91,10 +89,8 @@ struct Rows {
   std::int64_t rows = 0, columns = 0;
 };
 
-/// kernels/attention.cpp
 template <class T>
 struct AttentionFunctions {
-  /// Copies rows to contiguous memory.
   void (*pack)(const Rows<const T>& from, T* to);
   void (*softmax)(const SoftmaxTile& tile);
   /// out = tile.out / tile.sum, lse = log(sum of e^score).
