@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Add, copy, fill, scale, and digests of tensors.
+/// Add, copy, fill, scale, and digests of tensors; and the library's instantiations of enqueue.
 #include <algorithm>
 #include <cstring>
 #include <type_traits>
 
 #include <tessera/fsdp/device/cpu.hpp>
+#include <tessera/fsdp/device/meta.hpp>
 #include <tessera/fsdp/device/operations/elements.hpp>
 
 #include "../host_device.hpp"
@@ -99,5 +100,7 @@ template void run(Cpu::Stream&, const Scale<float, float>&);
 template void run(Cpu::Stream&, const Scale<bf16, bf16>&);
 template void run(Cpu::Stream&, const Scale<bf16, float>&);
 FSDP_RUN_INSTANCES_IN_SCRATCH(Cpu, AddDigest)
+FSDP_ENQUEUE(template, Cpu::Stream)
+FSDP_ENQUEUE(template, Meta::Stream)
 
 }  // namespace fsdp::device
