@@ -116,7 +116,8 @@ void delta(const Rows<const T>& out, const Rows<const T>& dout, float* delta) {
 
 /// Processes one vector of a row of a GradientTile, of which only the first `seen` lanes are used.
 template <class T>
-void gradient_lanes(const GradientTile& tile, float* scores, float* gradient, std::int64_t column, Integers seen) {
+FSDP_INLINE void gradient_lanes(const GradientTile& tile, float* scores, float* gradient, std::int64_t column,
+                                Integers seen) {
   const Floats power = power_of_two(load(scores + column) * tile.scale - load(tile.lse + column));
   const Floats product = power * (load(gradient + column) - load(tile.delta + column));
   store(reinterpret_cast<T*>(scores) + column, select(seen, power, Floats{}));
