@@ -66,7 +66,8 @@ s#<tessera/fsdp/device/compute/bias\.hpp>#<tessera/fsdp/device/compute/matmul.hp
 s#<tessera/fsdp/device/compute/swiglu\.hpp>#<tessera/fsdp/device/compute/matmul.hpp>#
 s#<tessera/fsdp/device/compute/embedding\.hpp>#<tessera/fsdp/device/compute/vocabulary.hpp>#
 s#<tessera/fsdp/device/compute/cross_entropy\.hpp>#<tessera/fsdp/device/compute/vocabulary.hpp>#
-s#<tessera/tiling/check\.hpp>#<tessera/tiling/problem.hpp>#
+s#<tessera/tiling/(check|tile_plan)\.hpp>#<tessera/tiling/problem.hpp>#
+s#<tessera/tiling/budget\.hpp>#<tessera/tiling/policies.hpp>#
 s#<tessera/fsdp/core/bf16\.hpp>#<tessera/fsdp/core/dtype.hpp>#
 s#<tessera/fsdp/core/f16\.hpp>#<tessera/fsdp/core/dtype.hpp>#
 s#<tessera/fsdp/core/range\.hpp>#<tessera/fsdp/core/checked.hpp>#

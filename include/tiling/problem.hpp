@@ -1,18 +1,58 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The sizes of a tiled unit that tiling policies use, the cost of a cut, and the validation of the plans that
-/// policies return.
+/// A tiled unit: its sizes, which tiling policies use, plans that cut its sequence into tiles, with their costs, and
+/// the validation of the plans that policies return.
 #pragma once
 
 #include <algorithm>
 #include <compare>
 #include <cstdint>
+#include <iosfwd>
 #include <utility>
+#include <vector>
 
 #include <tessera/fsdp/core/checked.hpp>
-#include <tessera/tiling/tile_plan.hpp>
+#include <tessera/fsdp/core/lists.hpp>
 
 namespace fsdp::tiling {
+
+/// Tokens [begin, end) of a sequence. A kept tile's activations stay in memory from forward to backward; other tiles
+/// are recomputed.
+struct Tile {
+  std::int64_t begin = 0;  ///< first token of the tile
+  std::int64_t end = 0;    ///< one past the last token of the tile
+  bool kept = false;       ///< whether the tile's activations stay in memory
+
+  constexpr std::int64_t tokens() const { return end - begin; }  ///< length of the tile
+  friend constexpr bool operator==(const Tile&, const Tile&) = default;
+};
+
+/// A policy's decision. The tiles cover the sequence once, in order; forward and backward use the same plan.
+struct TilePlan {
+  std::vector<Tile> tiles;             ///< the tiles in order
+  std::int64_t columns_per_block = 0;  ///< number of columns of a tile computed at a time; 0: all at once
+  std::int64_t kept_bytes = 0;         ///< bytes of activations of one unit's kept tiles
+  std::int64_t tile_bytes = 0;         ///< bytes of workspace of the largest tile, shared by all tiles
+  std::int64_t repeats = 1;            ///< number of units whose kept tiles are alive at the same time
+  std::int64_t recomputed_flops = 0;   ///< FLOPs recomputed in one unit's backward
+
+  /// Returns the peak bytes of all units: kept activations plus one workspace.
+  constexpr std::int64_t peak_bytes() const { return repeats * kept_bytes + tile_bytes; }
+  constexpr std::int64_t kept_tokens() const {  ///< number of tokens in kept tiles
+    std::int64_t tokens = 0;
+    for (const Tile& tile : tiles) tokens += tile.kept ? tile.tokens() : 0;
+    return tokens;
+  }
+  constexpr std::int64_t longest_tile() const {  ///< length of the longest tile
+    std::int64_t tokens = 0;
+    for (const Tile& tile : tiles) tokens = std::max(tokens, tile.tokens());
+    return tokens;
+  }
+  friend constexpr bool operator==(const TilePlan&, const TilePlan&) = default;
+};
+
+/// Prints "4 tiles of up to 2048 tokens, 1 kept; 7340032 bytes; 123456 FLOPs recomputed".
+std::ostream& operator<<(std::ostream& out, const TilePlan& plan);
 
 /// The sizes of a tiled unit. Numbers of bytes are exact if every row of the unit's tensors fills whole cache lines;
 /// otherwise the arena rounds each tensor up.
@@ -39,7 +79,7 @@ struct Problem {
     return tile_tokens * (tile_bytes_per_token + block * tile_bytes_per_token_column +
                           (block < columns ? blocked_bytes_per_token : 0));
   }
-  /// Returns the workspace of a recomputed tile that processes all columns at once.
+  /// The same for a tile that processes all columns at once.
   constexpr std::int64_t tile_bytes(std::int64_t tile_tokens) const { return tile_bytes(tile_tokens, columns); }
   /// Returns the workspace of a kept tile, which does not include the activations that are written directly to kept
   /// memory.
@@ -83,3 +123,6 @@ constexpr void append_tiles(std::vector<Tile>& tiles, std::int64_t begin, std::i
 TilePlan checked(const Problem& problem, TilePlan plan);
 
 }  // namespace fsdp::tiling
+
+// Compiled into the library.
+FSDP_LIST(fsdp::tiling::Tile)

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tessera/tiling/problem.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <ostream>
 #include <string_view>
 #include <utility>
 
@@ -69,6 +71,15 @@ void check_costs(const Problem& problem, const TilePlan& plan) {
 }
 
 }  // namespace
+
+std::ostream& operator<<(std::ostream& out, const TilePlan& plan) {
+  const auto kept = std::ranges::count_if(plan.tiles, &Tile::kept);
+  out << plan.tiles.size() << (plan.tiles.size() == 1 ? " tile of " : " tiles of up to ") << plan.longest_tile()
+      << " tokens";
+  if (plan.columns_per_block > 0) out << " in blocks of " << plan.columns_per_block << " columns";
+  return out << ", " << kept << " kept; " << plan.peak_bytes() << " bytes; " << plan.recomputed_flops
+             << " FLOPs recomputed";
+}
 
 TilePlan checked(const Problem& problem, TilePlan plan) {
   check_problem(problem);

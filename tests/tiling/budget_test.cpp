@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <tessera/tiling/budget.hpp>
+#include <tessera/tiling/policies.hpp>
 
 #include <limits>
 #include <string>

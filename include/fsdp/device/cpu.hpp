@@ -16,6 +16,7 @@
 #include <string>
 #include <string_view>
 
+#include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/tensor.hpp>
 #include <tessera/fsdp/device/device.hpp>
 #include <tessera/fsdp/device/memory.hpp>
@@ -55,7 +56,9 @@ struct Cpu {
 class Cpu::Planner {
  public:
   /// Throws InputError if threads < 1.
-  explicit Planner(int threads);
+  explicit Planner(int threads) : threads_(threads) {
+    require<InputError>(threads >= 1, "a stream needs at least one thread, not ", threads);
+  }
   Planner(Planner&&) noexcept = default;
 
   int threads() const { return threads_; }

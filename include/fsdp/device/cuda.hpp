@@ -127,9 +127,8 @@ class Cuda::Queue {
   /// Blocks the host until all enqueued work is done. Throws if a kernel has failed.
   void synchronize();
 
-  /// Returns the name given at construction.
-  const std::string& name() const { return name_; }
-  void* native() const { return handle_.get(); }  ///< a cudaStream_t
+  const std::string& name() const { return name_; }  ///< the name given at construction
+  void* native() const { return handle_.get(); }     ///< a cudaStream_t
 
  private:
   class Events;
@@ -170,8 +169,7 @@ class Cuda::Stream : public Queue, public Planner {
   ~Stream();
 
   Arena& arena() const { return *arena_; }
-  /// Returns whether the stream uses the simplest kernels.
-  bool plain() const { return plain_; }
+  bool plain() const { return plain_; }  ///< whether the stream uses the simplest kernels
   Counters counters;
 
   struct Cache;  ///< handles of cuBLASLt and cuDNN, with their plans by problem
@@ -210,17 +208,12 @@ FSDP_RUNS(Cuda, SgdStep)
 
 /// Pinned host memory. The optimizer's kernels access it over the bus.
 template <>
-struct HostOffload<Cuda> {
-  static constexpr bool counts_only = false;
+struct HostOffload<Cuda> : Cuda {
   static constexpr bool host_memory = true;
   using Arena = device::Arena<HostOffload>;
-  using Queue = Cuda::Queue;
 
   static std::byte* allocate(std::int64_t bytes);
   static void deallocate(std::byte* data, std::int64_t bytes);
-  static void poison(std::byte* data, std::int64_t bytes) { Cuda::poison(data, bytes); }
-  static void unpoison(std::byte* data, std::int64_t bytes) { Cuda::unpoison(data, bytes); }
-  static std::byte* unbacked(std::int64_t) { return nullptr; }
 
   template <class T>
   static void transfer(Cuda::Stream&, Cuda::Queue& queue, Tensor<const T> from, Tensor<T> to) {

@@ -33,8 +33,7 @@ struct ImmediateEvent {
 class ImmediateQueue {
  public:
   ImmediateQueue() = default;
-  /// Ignores the name.
-  explicit ImmediateQueue(std::string_view) {}
+  explicit ImmediateQueue(std::string_view) {}  ///< ignores the name
 
   /// Returns the point after all work enqueued so far.
   ImmediateEvent record() { return {}; }

@@ -22,17 +22,9 @@ namespace fsdp::device {
 /// RAM; there, the separate space shows which tensors would move, and that no others do. A device with its own kind of
 /// host memory specialises this template.
 template <class Device>
-struct HostOffload {
-  static constexpr bool counts_only = Device::counts_only;
+struct HostOffload : Device {
   static constexpr bool host_memory = true;
-  using Queue = typename Device::Queue;
   using Arena = device::Arena<HostOffload>;
-
-  static std::byte* allocate(std::int64_t bytes) { return Device::allocate(bytes); }
-  static void deallocate(std::byte* data, std::int64_t bytes) { Device::deallocate(data, bytes); }
-  static void poison(std::byte* data, std::int64_t bytes) { Device::poison(data, bytes); }
-  static void unpoison(std::byte* data, std::int64_t bytes) { Device::unpoison(data, bytes); }
-  static std::byte* unbacked(std::int64_t offset) { return Device::unbacked(offset); }
 
   /// Copies between the device's memory and the offload space, in either direction: on `queue` if the device is
   /// asynchronous, else on `stream`.
@@ -60,14 +52,17 @@ std::shared_ptr<std::byte> host_memory(std::int64_t bytes) {
 template <class Device, class T>
 class HostCopy {
  public:
+  /// Allocates `count` zeroed values.
   explicit HostCopy(std::int64_t count = 1)
       : memory_(host_memory<Device>(checked_multiply(count, static_cast<std::int64_t>(sizeof(T))))), count_(count) {}
 
   /// Returns the host values. Do not access them between `send` or `fetch` and the event `copied()`.
   Tensor<T> values() const { return {reinterpret_cast<T*>(memory_.get()), {count_}}; }
-  T& value() const { return *values().data(); }
+  T& value() const { return *values().data(); }  ///< the first of them
 
+  /// Copies the values to the device.
   void send(typename Device::Queue& queue, T* to) { copy(queue, values().data(), to); }
+  /// Copies values from the device.
   void fetch(typename Device::Queue& queue, const T* from) { copy(queue, from, values().data()); }
   /// Returns the event at which the last copy is complete.
   const typename Device::Event& copied() const { return copied_; }
@@ -93,6 +88,7 @@ class OnHost {
  public:
   using Value = std::remove_const_t<T>;
 
+  /// Takes the tensor, or copies it.
   OnHost(typename Device::Queue& queue, Tensor<T> tensor, Fetch fetch = Fetch::values)
       : queue_(queue), tensor_(tensor) {
     if constexpr (!Device::host_memory) {
@@ -104,8 +100,7 @@ class OnHost {
   OnHost(const OnHost&) = delete;
   OnHost& operator=(const OnHost&) = delete;
 
-  /// Returns the values in host memory.
-  Tensor<T> values() {
+  Tensor<T> values() {  ///< the values in host memory
     if constexpr (Device::host_memory)
       return tensor_;
     else

@@ -13,7 +13,6 @@
 #include <limits>
 #include <memory>
 #include <string_view>
-#include <utility>
 
 #include <tessera/fsdp/core/checked.hpp>
 #include <tessera/fsdp/core/error.hpp>
@@ -29,40 +28,30 @@ enum class MemoryKind : std::uint8_t { weights, gathered, gradients, optimizer, 
 inline constexpr std::array<std::string_view, 7> memory_kind_names = {
     "weights", "gathered", "gradients", "optimizer", "activations", "scratch", "cache"};
 
-/// Bytes by kind.
 using BytesByKind = std::array<std::int64_t, memory_kind_names.size()>;
 
 /// A count of one rank's tensor memory. All blocks of a rank share one ledger.
 class Ledger {
  public:
-  /// Counts a block that was allocated.
-  void add(MemoryKind kind, std::int64_t bytes) {
+  void add(MemoryKind kind, std::int64_t bytes) {  ///< counts a block that was allocated
     current_[static_cast<std::size_t>(kind)] += bytes;
     total_ += bytes;
     peak_ = std::max(peak_, total_);
     ++allocations_;
   }
-  /// Removes a block that was freed.
-  void remove(MemoryKind kind, std::int64_t bytes) {
+  void remove(MemoryKind kind, std::int64_t bytes) {  ///< removes a block that was freed
     current_[static_cast<std::size_t>(kind)] -= bytes;
     total_ -= bytes;
   }
 
-  /// Returns the bytes currently allocated, by kind.
-  const BytesByKind& current() const { return current_; }
-  /// Returns the bytes currently allocated.
-  std::int64_t bytes() const { return total_; }
-  /// Returns the peak of the allocated bytes.
-  std::int64_t peak() const { return peak_; }
-  std::int64_t allocations() const {
-    return allocations_;
-  }  ///< number of blocks ever made; a steady-state step makes none
+  const BytesByKind& current() const { return current_; }    ///< bytes currently allocated, by kind
+  std::int64_t bytes() const { return total_; }              ///< bytes currently allocated
+  std::int64_t peak() const { return peak_; }                ///< peak of `bytes`
+  std::int64_t allocations() const { return allocations_; }  ///< blocks ever made; a steady-state step makes none
 
  private:
   BytesByKind current_{};
-  std::int64_t total_ = 0;
-  std::int64_t peak_ = 0;
-  std::int64_t allocations_ = 0;
+  std::int64_t total_ = 0, peak_ = 0, allocations_ = 0;
 };
 
 /// Enqueues a copy of `count` elements between host and device, or within a device.
@@ -78,47 +67,31 @@ class Block {
  public:
   Block() = default;
   /// Uses the memory `lent` if given (see comm::shared_memory), else allocates memory.
-  Block(Ledger& ledger, MemoryKind kind, std::int64_t bytes, std::shared_ptr<std::byte> lent = nullptr)
-      : lent_(std::move(lent)),
-        data_(lent_ ? lent_.get() : Device::allocate(bytes)),
-        bytes_(bytes),
-        ledger_(&ledger),
-        kind_(kind) {
+  Block(Ledger& ledger, MemoryKind kind, std::int64_t bytes, const std::shared_ptr<std::byte>& lent = nullptr)
+      : memory_(lent ? lent.get() : Device::allocate(bytes), {&ledger, kind, bytes, lent}) {
     ledger.add(kind, bytes);
-  }
-  Block(Block&& other) noexcept { swap(other); }
-  Block& operator=(Block&& other) noexcept {
-    Block taken(std::move(other));
-    swap(taken);
-    return *this;
-  }
-  ~Block() {
-    if (ledger_ == nullptr) return;
-    ledger_->remove(kind_, bytes_);
-    if (lent_)
-      Device::unpoison(data_, bytes_);
-    else
-      Device::deallocate(data_, bytes_);
   }
 
   /// Returns the start of the memory; null for an empty block.
-  std::byte* data() const { return data_; }
-  /// Returns the size of the block in bytes.
-  std::int64_t bytes() const { return bytes_; }
+  std::byte* data() const { return memory_.get(); }
+  std::int64_t bytes() const { return memory_.get_deleter().bytes; }  ///< size of the block
 
  private:
-  void swap(Block& other) noexcept {
-    std::swap(lent_, other.lent_);
-    std::swap(data_, other.data_);
-    std::swap(bytes_, other.bytes_);
-    std::swap(ledger_, other.ledger_);
-    std::swap(kind_, other.kind_);
-  }
-  std::shared_ptr<std::byte> lent_;
-  std::byte* data_ = nullptr;
-  std::int64_t bytes_ = 0;
-  Ledger* ledger_ = nullptr;
-  MemoryKind kind_ = MemoryKind::weights;
+  struct Release {
+    Ledger* ledger = nullptr;
+    MemoryKind kind = MemoryKind::weights;
+    std::int64_t bytes = 0;
+    std::shared_ptr<std::byte> lent = {};
+
+    void operator()(std::byte* data) const {
+      ledger->remove(kind, bytes);
+      if (lent)
+        Device::unpoison(data, bytes);
+      else
+        Device::deallocate(data, bytes);
+    }
+  };
+  std::unique_ptr<std::byte, Release> memory_;
 };
 
 /// Two stacks that grow towards each other in one block. The low end stores the tensors that backward needs, last in
@@ -131,7 +104,7 @@ class Arena {
   /// The two stacks.
   enum class End : std::uint8_t { low, high };
 
-  /// A position at one end. `release` frees everything allocated at that end after the mark.
+  /// A position at one end.
   struct Mark {
     std::int64_t offset = 0;
   };
@@ -174,28 +147,23 @@ class Arena {
       peak_ = low_ + high_;
       peak_scratch_ = scratch_;
     }
-    std::byte* const start = address(offset);
-    Device::unpoison(start, bytes);
-    return Tensor<T>(reinterpret_cast<T*>(start), shape);
+    Device::unpoison(address(offset), bytes);
+    return {reinterpret_cast<T*>(address(offset)), shape};
   }
 
-  /// Returns the current position of an end.
-  Mark mark(End end) const { return {end == End::low ? low_ : high_}; }
+  Mark mark(End end) const { return {end == End::low ? low_ : high_}; }  ///< the current position of an end
 
   /// Frees everything allocated at `end` since `mark`.
   void release(End end, Mark mark) {
     std::int64_t& top = end == End::low ? low_ : high_;
     require(mark.offset <= top, "arena: released out of order");
-    const std::int64_t bytes = top - mark.offset;
-    Device::poison(address(end == End::low ? mark.offset : base() - top), bytes);
+    Device::poison(address(end == End::low ? mark.offset : base() - top), top - mark.offset);
     top = mark.offset;
   }
 
-  /// Returns the total number of bytes of both ends together.
-  std::int64_t capacity() const { return capacity_; }
-  /// Returns the bytes currently allocated.
-  std::int64_t used() const { return low_ + high_; }
-  std::int64_t peak() const { return peak_; }                  ///< peak of the allocated bytes
+  std::int64_t capacity() const { return capacity_; }          ///< bytes of both ends together
+  std::int64_t used() const { return low_ + high_; }           ///< bytes currently allocated
+  std::int64_t peak() const { return peak_; }                  ///< peak of `used`
   std::int64_t peak_held() const { return peak_held_; }        ///< peak of the allocated bytes without scratch
   std::int64_t peak_scratch() const { return peak_scratch_; }  ///< bytes of scratch included in peak()
 
@@ -247,13 +215,8 @@ class Arena {
   }
 
   Block<Device> block_;
-  std::int64_t capacity_ = 0;
-  std::int64_t low_ = 0;
-  std::int64_t high_ = 0;
-  std::int64_t scratch_ = 0;
-  std::int64_t peak_ = 0;
-  std::int64_t peak_held_ = 0;
-  std::int64_t peak_scratch_ = 0;
+  std::int64_t capacity_ = 0, low_ = 0, high_ = 0, scratch_ = 0;
+  std::int64_t peak_ = 0, peak_held_ = 0, peak_scratch_ = 0;
 };
 
 }  // namespace fsdp::device

@@ -23,6 +23,7 @@
 #pragma once
 
 #include <array>
+#include <compare>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -66,6 +67,7 @@ struct MatmulRecord {
   bool a_transposed = false, b_transposed = false;
   DType operands = DType::f32, result = DType::f32;
   bool accumulate = false;
+  friend auto operator<=>(const MatmulRecord&, const MatmulRecord&) = default;
 };
 
 /// The cost of one operation, independent of the device.
@@ -83,8 +85,7 @@ struct Counters {
   std::int64_t elementwise_bytes = 0;            ///< minimum memory traffic of all other operations
   std::vector<MatmulRecord>* matmuls = nullptr;  ///< list to which matmuls are appended, or nullptr
 
-  /// Adds the cost of one operation.
-  void add(const Cost& cost);
+  void add(const Cost& cost);  ///< adds the cost of one operation
   /// Adds other counters, except their list of matmuls.
   void add(const Counters& others) {
     matmul_flops += others.matmul_flops;
@@ -267,28 +268,26 @@ void Enqueue::operator()(Stream& stream, const Op& op) const {
 /// enqueue(stream, operation): the only way to submit work to a device.
 inline constexpr detail::Enqueue enqueue;
 
-/// Declare `run` of an operation for the types that a device computes in; the second also declares its `scratch`.
-/// @{
+/// Declares `run` of an operation for the types that a device computes in.
 #define FSDP_RUNS(Device, Operation) \
   template <ComputedBy<Device> T>    \
   void run(Device::Stream&, const Operation<T>&);
+/// The same, with its `scratch`.
 #define FSDP_RUNS_IN_SCRATCH(Device, Operation)                      \
   template <ComputedBy<Device> T>                                    \
   std::int64_t scratch(const Device::Planner&, const Operation<T>&); \
   template <ComputedBy<Device> T>                                    \
   void run(Device::Stream&, const Operation<T>&, Scratch);
-/// @}
-/// Instantiate the same functions for float and bf16; for the file that defines them.
-/// @{
+/// Instantiates `run` for float and bf16, in the file that defines it.
 #define FSDP_RUN_INSTANCES(Device, Operation)                  \
   template void run(Device::Stream&, const Operation<float>&); \
   template void run(Device::Stream&, const Operation<bf16>&);
+/// The same, with its `scratch`.
 #define FSDP_RUN_INSTANCES_IN_SCRATCH(Device, Operation)                          \
   template std::int64_t scratch(const Device::Planner&, const Operation<float>&); \
   template std::int64_t scratch(const Device::Planner&, const Operation<bf16>&);  \
   template void run(Device::Stream&, const Operation<float>&, Scratch);           \
   template void run(Device::Stream&, const Operation<bf16>&, Scratch);
-/// @}
 
 /// Instantiations of `enqueue` that the library contains for its own devices: the operations that stacks enqueue
 /// directly. `how` is `extern template` or `template`.

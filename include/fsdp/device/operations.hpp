@@ -8,14 +8,5 @@
 /// tessera/fsdp/device/operations/.
 #pragma once
 
-#include <tessera/fsdp/device/compute/attention.hpp>
 #include <tessera/fsdp/device/compute/cpu.hpp>
 #include <tessera/fsdp/device/compute/cuda.hpp>
-#include <tessera/fsdp/device/compute/matmul.hpp>
-#include <tessera/fsdp/device/compute/muon.hpp>
-#include <tessera/fsdp/device/compute/norm.hpp>
-#include <tessera/fsdp/device/compute/rope.hpp>
-#include <tessera/fsdp/device/compute/vocabulary.hpp>
-#include <tessera/fsdp/device/operation.hpp>
-#include <tessera/fsdp/device/operations/elements.hpp>
-#include <tessera/fsdp/device/operations/optimizer.hpp>

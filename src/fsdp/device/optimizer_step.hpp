@@ -6,7 +6,6 @@
 
 #include <cmath>
 #include <cstdint>
-#include <cstring>
 #include <limits>
 
 #include <tessera/fsdp/device/operations/optimizer.hpp>
@@ -16,18 +15,10 @@
 namespace fsdp::device {
 
 /// Returns the bits of |x| as an integer.
-FSDP_BOTH std::int64_t magnitude_bits(float x) {
-  std::uint32_t bits;
-  std::memcpy(&bits, &x, sizeof bits);
-  return bits & 0x7fffffffu;
-}
+FSDP_BOTH std::int64_t magnitude_bits(float x) { return __builtin_bit_cast(std::uint32_t, x) & 0x7fffffffu; }
 
 /// Returns whether x is neither infinite nor NaN, by its bits, since its callers may be compiled with -ffast-math.
-FSDP_BOTH bool is_finite(double x) {
-  std::uint64_t bits;
-  std::memcpy(&bits, &x, sizeof bits);
-  return (bits >> 52 & 0x7ff) != 0x7ff;
-}
+FSDP_BOTH bool is_finite(double x) { return (__builtin_bit_cast(std::uint64_t, x) >> 52 & 0x7ff) != 0x7ff; }
 
 FSDP_BOTH std::int64_t larger_of(std::int64_t a, std::int64_t b) { return a > b ? a : b; }
 
@@ -40,9 +31,7 @@ FSDP_BOTH double fixed_point_scale(std::int64_t largest) { return ldexp(1.0, 29 
 FSDP_BOTH std::int32_t fixed_point(float x, double scale) {
   constexpr double to_whole = 0x1.8p52;  // adding it rounds to an integer, which is then in the low 32 bits
   const double shifted = static_cast<double>(x) * scale + to_whole;
-  std::uint64_t bits;
-  std::memcpy(&bits, &shifted, sizeof bits);
-  return static_cast<std::int32_t>(static_cast<std::uint32_t>(bits));
+  return static_cast<std::int32_t>(static_cast<std::uint32_t>(__builtin_bit_cast(std::uint64_t, shifted)));
 }
 
 /// A sum of FixedPointSquares: low + high * 2^32, where 0 <= low < 2^32.
@@ -85,10 +74,8 @@ FSDP_BOTH double exact_norm(const std::int64_t* largest, const std::int64_t* exa
   return ldexp(sqrt(sum), fixed_point_exponent(most) - 29);
 }
 
-/// The values of a step on every rank. `sums` [ranks, columns]: the loss of the rank's first micro-batch, the sum of
-/// squares of its gradients, (if there is a third column) whether it gave up the pass, then the losses of its further
-/// micro-batches, and the sums of squares of the separate norms. `largest` [ranks, 1 + apart] and `exact` [ranks, 1 +
-/// apart, 2] replace the sums of squares if they are given.
+/// The values of a step on every rank, as in DecideStep: `sums` [ranks, columns]. `largest` [ranks, 1 + apart] and
+/// `exact` [ranks, 1 + apart, 2] replace the sums of squares if they are given.
 struct StepSums {
   const double* sums;
   std::int64_t ranks, columns;

@@ -19,7 +19,7 @@
 #include <tessera/fsdp/sharding/problem.hpp>
 #include <tessera/fsdp/sharding/schedule.hpp>
 #include <tessera/fsdp/sharding/slots.hpp>
-#include <tessera/tiling/tile_plan.hpp>
+#include <tessera/tiling/problem.hpp>
 
 template class fsdp::device::Block<fsdp::device::Cpu>;
 template class fsdp::device::Arena<fsdp::device::Cpu>;

@@ -7,6 +7,7 @@
 #include "accesses.hpp"
 #include "block.hpp"
 #include "emulation.hpp"
+#include "src/fsdp/device/cuda/arithmetic.cuh"
 
 namespace fsdp::device::cuda {
 namespace {

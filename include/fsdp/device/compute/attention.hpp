@@ -30,8 +30,7 @@ struct AttentionShape {
   CumulativeLengths documents = {};  ///< cumulative lengths of packed documents; empty: each sequence is one document
   std::int64_t window = 0;           ///< maximum number of keys that a query attends to; 0: no limit
 
-  /// Returns the number of tokens of all sequences.
-  std::int64_t tokens() const { return sequences * sequence_length; }
+  std::int64_t tokens() const { return sequences * sequence_length; }  ///< tokens of all sequences
   /// Returns whether the window hides any key.
   bool windowed() const { return window > 0 && window < sequence_length; }
   /// Returns the square of a document's length, minus the part that the window hides: the sum of 2 n - 1 over all
@@ -40,8 +39,7 @@ struct AttentionShape {
     const std::int64_t seen = window > 0 ? std::min(window, length) : length;
     return checked_multiply(seen, seen) + checked_multiply(length - seen, 2 * seen - 1);
   }
-  /// Returns the sum of `square` over all documents.
-  std::int64_t squares() const {
+  std::int64_t squares() const {  ///< the sum of `square` over all documents
     if (documents.empty()) return checked_multiply(sequences, square(sequence_length));
     std::int64_t sum = 0;
     for (std::size_t i = 1; i < documents.size(); ++i) sum += square(documents[i] - documents[i - 1]);
@@ -50,11 +48,8 @@ struct AttentionShape {
   /// Returns the document of a token.
   Document document(std::int64_t token) const { return document_of(documents, sequence_length, token); }
 
-  /// Return the shapes of q, and of k and v.
-  /// @{
-  Shape queries() const { return {tokens(), heads * head_dim}; }
-  Shape keys() const { return {tokens(), kv_heads * head_dim}; }
-  /// @}
+  Shape queries() const { return {tokens(), heads * head_dim}; }  ///< shape of q
+  Shape keys() const { return {tokens(), kv_heads * head_dim}; }  ///< shape of k and v
   /// Returns the FLOPs of `products` matmuls of queries with keys, over all heads; half of the full products, because
   /// of the causal mask.
   std::int64_t flops(std::int64_t products) const {
@@ -79,11 +74,10 @@ struct Attention {
   static constexpr std::string_view name = "attention";
 
   AttentionShape shape = {};
-  Tensor<const T> q = {};  // [T, heads * head_dim]
-  Tensor<const T> k = {};  // [T, kv_heads * head_dim]
-  Tensor<const T> v = {};  // same shape as k
-  Tensor<T> out = {};      // same shape as q
-  Tensor<float> lse = {};  // [sequences * heads, S]
+  Tensor<const T> q = {};          // [T, heads * head_dim]
+  Tensor<const T> k = {}, v = {};  // [T, kv_heads * head_dim]
+  Tensor<T> out = {};              // same shape as q
+  Tensor<float> lse = {};          // [sequences * heads, S]
 
   auto tensors() const { return std::tie(q, k, v, out, lse); }
   Cost cost() const { return {.attention_flops = shape.flops(2)}; }
@@ -96,15 +90,10 @@ struct AttentionBackward {
   static constexpr std::string_view name = "attention_backward";
 
   AttentionShape shape = {};
-  Tensor<const T> q = {};  // shapes as in Attention
-  Tensor<const T> k = {};
-  Tensor<const T> v = {};
-  Tensor<const T> out = {};
+  Tensor<const T> q = {}, k = {}, v = {}, out = {};  // shapes as in Attention
   Tensor<const float> lse = {};
   Tensor<const T> dout = {};
-  Tensor<T> dq = {};
-  Tensor<T> dk = {};
-  Tensor<T> dv = {};
+  Tensor<T> dq = {}, dk = {}, dv = {};
 
   auto tensors() const { return std::tie(q, k, v, out, lse, dout, dq, dk, dv); }
   Cost cost() const { return {.attention_flops = shape.flops(5)}; }
@@ -126,13 +115,9 @@ struct KeepHeads {
   Tensor<T> kept = {};                        // [sequences * kv_heads * capacity, head_dim]
 
   auto tensors() const { return std::tie(positions, x, kept); }
-  /// Sizes that follow from the shapes: key-value heads, maximum cached tokens per sequence, and tokens per sequence in
-  /// x.
-  /// @{
-  std::int64_t heads() const { return x.columns() / kept.columns(); }
-  std::int64_t capacity() const { return kept.rows() / (sequences * heads()); }
-  std::int64_t length() const { return x.rows() / sequences; }
-  /// @}
+  std::int64_t heads() const { return x.columns() / kept.columns(); }            ///< key-value heads
+  std::int64_t capacity() const { return kept.rows() / (sequences * heads()); }  ///< maximum cached tokens per sequence
+  std::int64_t length() const { return x.rows() / sequences; }                   ///< tokens per sequence in x
   Cost cost() const { return {.bytes = 2 * x.bytes()}; }
   void check() const {
     require(x.rank() == 2 && kept.rank() == 2 && sequences > 0 && x.rows() % sequences == 0 && kept.columns() > 0 &&
@@ -162,16 +147,13 @@ struct CachedAttention {
   Tensor<T> out = {};                         // same shape as q
 
   auto tensors() const { return std::tie(positions, q, keys, values, out); }
-  /// Sizes that follow from the shapes. `group`: query heads per key-value head; `seen`: maximum number of tokens that
-  /// a query attends to.
-  /// @{
-  std::int64_t sequences() const { return q.rows(); }
-  std::int64_t head_dim() const { return keys.columns(); }
-  std::int64_t heads() const { return q.columns() / head_dim(); }
-  std::int64_t group() const { return heads() / kv_heads; }
-  std::int64_t capacity() const { return keys.rows() / (sequences() * kv_heads); }
+  std::int64_t sequences() const { return q.rows(); }                               ///< number of sequences
+  std::int64_t head_dim() const { return keys.columns(); }                          ///< columns of a head
+  std::int64_t heads() const { return q.columns() / head_dim(); }                   ///< query heads
+  std::int64_t group() const { return heads() / kv_heads; }                         ///< query heads per key-value head
+  std::int64_t capacity() const { return keys.rows() / (sequences() * kv_heads); }  ///< cached tokens per sequence
+  /// Returns the maximum number of tokens that a query attends to.
   std::int64_t seen() const { return window > 0 ? std::min(window, longest) : longest; }
-  /// @}
   Cost cost() const { return {.attention_flops = 4 * checked_multiply(q.numel(), seen())}; }
   void check() const {
     require(q.rank() == 2 && keys.rank() == 2 && kv_heads > 0 && q.numel() > 0 && keys.columns() > 0 &&

@@ -70,8 +70,9 @@ enum class Bf16Matmul : std::uint8_t {
 /// The program's choice of how this process computes matmuls.
 struct MatmulChoice {
   Bf16Matmul bf16 = Bf16Matmul::by_instruction_set;
-  bool limits_library =
-      true;  ///< whether oneDNN is also limited to a lowered instruction_set(); false if it was limited before
+  /// Whether oneDNN is also limited to a lowered instruction_set(); false if it was limited before.
+  bool limits_library = true;
+  friend bool operator==(const MatmulChoice&, const MatmulChoice&) = default;
 };
 
 /// Chooses how matmuls are computed. Call it before any computation: throws LogicError if a matmul was already computed

@@ -22,17 +22,12 @@ struct Operand {
   bool transposed = false;
 
   Operand() = default;
-  /// `matrix`: [rows, columns]. `transposed`: whether the operand is its transpose.
-  /// @{
+  /// Takes a matrix [rows, columns], or its transpose.
   Operand(Tensor<const T> matrix, bool is_transposed = false) : tensor(matrix), transposed(is_transposed) {}
-  Operand(Tensor<T> matrix) : tensor(matrix) {}
-  /// @}
+  Operand(Tensor<T> matrix) : tensor(matrix) {}  ///< the same for a writable matrix
 
-  /// The extents after transposition.
-  /// @{
-  std::int64_t rows() const { return transposed ? tensor.columns() : tensor.rows(); }
-  std::int64_t columns() const { return transposed ? tensor.rows() : tensor.columns(); }
-  /// @}
+  std::int64_t rows() const { return transposed ? tensor.columns() : tensor.rows(); }     ///< after transposition
+  std::int64_t columns() const { return transposed ? tensor.rows() : tensor.columns(); }  ///< after transposition
 };
 
 /// Returns the matrix as a transposed operand.
@@ -46,14 +41,12 @@ template <class A, class C = A>
 struct Matmul {
   static constexpr std::string_view name = "matmul";
 
-  Operand<A> a = {};
-  Operand<A> b = {};
+  Operand<A> a = {}, b = {};
   Tensor<C> c = {};
   Write write = Write::overwrite;
 
   auto tensors() const { return std::tie(a.tensor, b.tensor, c); }
-  /// Returns the problem's sizes and types.
-  MatmulRecord record() const {
+  MatmulRecord record() const {  ///< the problem's sizes and types
     return {.m = a.rows(),
             .n = b.columns(),
             .k = a.columns(),
@@ -110,9 +103,8 @@ template <class T>
 struct SwiGlu {
   static constexpr std::string_view name = "swiglu";
 
-  Tensor<const T> gate = {};  // [T, I]
-  Tensor<const T> up = {};    // [T, I]
-  Tensor<T> h = {};           // [T, I]
+  Tensor<const T> gate = {}, up = {};  // [T, I]
+  Tensor<T> h = {};                    // [T, I]
 
   auto tensors() const { return std::tie(gate, up, h); }
   Cost cost() const { return {.bytes = gate.bytes() + up.bytes() + h.bytes()}; }
@@ -127,9 +119,7 @@ template <class T>
 struct SwiGluBackward {
   static constexpr std::string_view name = "swiglu_backward";
 
-  Tensor<T> gate = {};  // [T, I]
-  Tensor<T> up = {};    // [T, I]
-  Tensor<T> dh = {};    // [T, I]
+  Tensor<T> gate = {}, up = {}, dh = {};  // [T, I]
 
   auto tensors() const { return std::tie(gate, up, dh); }
   Cost cost() const { return {.bytes = 2 * (gate.bytes() + up.bytes() + dh.bytes())}; }

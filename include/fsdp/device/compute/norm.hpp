@@ -31,8 +31,7 @@ struct RmsNorm {
   Tensor<T> y = {};         // [T, heads H]
   Tensor<float> rstd = {};  // [heads T]: all rows of head 0, then of head 1, ...
 
-  /// Returns the number of norms per row: one, or one per head.
-  std::int64_t heads() const { return heads_of(x.columns(), weight.numel()); }
+  std::int64_t heads() const { return heads_of(x.columns(), weight.numel()); }  ///< norms per row: one, or one per head
   auto tensors() const { return std::tie(x, weight, y, rstd); }
   Cost cost() const { return {.bytes = x.bytes() + weight.bytes() + y.bytes() + rstd.bytes()}; }
   void check() const {
@@ -58,10 +57,8 @@ struct RmsNormBackward {
   Tensor<float> dw = {};  // [H]
   Write dw_write = Write::overwrite;
 
-  /// Returns the number of norms per row: one, or one per head.
-  std::int64_t heads() const { return heads_of(x.columns(), weight.numel()); }
-  /// Returns whether dw is computed.
-  bool wants_dw() const { return dw.data() != nullptr; }
+  std::int64_t heads() const { return heads_of(x.columns(), weight.numel()); }  ///< norms per row: one, or one per head
+  bool wants_dw() const { return dw.data() != nullptr; }                        ///< whether dw is computed
   auto tensors() const { return std::tie(x, weight, rstd, dy, dx, dw); }
   Cost cost() const {
     const auto times = [](Write write) { return write == Write::accumulate ? 2 : 1; };

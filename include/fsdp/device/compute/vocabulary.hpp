@@ -59,18 +59,16 @@ inline constexpr std::int64_t cross_entropy_state = 3;
 namespace detail {
 
 template <class T>
-void check_cross_entropy(const Tensor<T>& logits, const Tensor<const std::int32_t>& targets,
-                         const Tensor<double>& loss) {
-  require(logits.rank() == 2 && logits.rows() == targets.numel() && loss.numel() >= 1,
-          "cross_entropy: ", targets.numel(), " targets for ", logits.rank() == 2 ? logits.rows() : 0,
-          " rows of logits");
+void check_cross_entropy(const Tensor<T>& logits, const Tensor<const std::int32_t>& targets, bool has_result,
+                         std::string_view needs = "") {
+  require(logits.rank() == 2 && logits.rows() == targets.numel() && has_result, "cross_entropy: ", targets.numel(),
+          " targets for ", logits.rank() == 2 ? logits.rows() : 0, " rows of logits", needs);
 }
 
 template <class T>
 void check_cross_entropy_block(const Tensor<T>& logits, const Tensor<const std::int32_t>& targets, const Shape& state) {
-  require(logits.rank() == 2 && logits.rows() == targets.numel() && state == Shape{logits.rows(), cross_entropy_state},
-          "cross_entropy: ", targets.numel(), " targets for ", logits.rank() == 2 ? logits.rows() : 0,
-          " rows of logits, whose state must be [rows, 3]");
+  const bool has_state = logits.rank() == 2 && state == Shape{logits.rows(), cross_entropy_state};
+  check_cross_entropy(logits, targets, has_state, ", whose state must be [rows, 3]");
 }
 
 }  // namespace detail
@@ -88,7 +86,7 @@ struct CrossEntropy {
 
   auto tensors() const { return std::tie(targets, logits, loss); }
   Cost cost() const { return {.bytes = 2 * logits.bytes() + targets.bytes()}; }
-  void check() const { detail::check_cross_entropy(logits, targets, loss); }
+  void check() const { detail::check_cross_entropy(logits, targets, loss.numel() >= 1); }
 };
 
 /// Adds the same loss as CrossEntropy to loss[0] without computing a gradient. Does not change the logits.
@@ -102,7 +100,7 @@ struct CrossEntropyLoss {
 
   auto tensors() const { return std::tie(logits, targets, loss); }
   Cost cost() const { return {.bytes = logits.bytes() + targets.bytes()}; }
-  void check() const { detail::check_cross_entropy(logits, targets, loss); }
+  void check() const { detail::check_cross_entropy(logits, targets, loss.numel() >= 1); }
 };
 
 /// Folds columns [first, first + c) of the logits into `state`.

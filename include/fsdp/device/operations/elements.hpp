@@ -106,8 +106,7 @@ struct AddDigest {
   std::uint64_t key = 1;
   Tensor<std::int64_t> sum = {};  // [1]
 
-  /// Returns the number of partial sums.
-  std::int64_t chunks() const { return ceil_divide(x.numel(), chunk); }
+  std::int64_t chunks() const { return ceil_divide(x.numel(), chunk); }  ///< number of partial sums
   auto tensors() const { return std::tie(x, sum); }
   Cost cost() const { return {.bytes = x.bytes()}; }
   void check() const { require(x.contiguous() && sum.numel() >= 1, "digest: needs a contiguous tensor and a sum"); }

@@ -17,7 +17,7 @@
 
 namespace fsdp::device {
 
-/// Number of elements per partial sum of SumOfSquares.
+/// Number of elements per partial sum, on a device that computes one per chunk.
 inline constexpr std::int64_t sum_chunk = 16384;
 
 /// Adds the sum of squares of x to sum[0], in double, in an order that does not depend on the number of threads.
@@ -27,8 +27,7 @@ struct SumOfSquares {
   Tensor<const float> x = {};
   Tensor<double> sum = {};  // [1]
 
-  /// Returns the number of partial sums.
-  std::int64_t chunks() const { return ceil_divide(x.numel(), sum_chunk); }
+  std::int64_t chunks() const { return ceil_divide(x.numel(), sum_chunk); }  ///< number of partial results
   auto tensors() const { return std::tie(x, sum); }
   Cost cost() const { return {.bytes = x.bytes()}; }
   void check() const {
@@ -48,8 +47,7 @@ struct LargestMagnitude {
   Tensor<const float> x = {};
   Tensor<std::int64_t> largest = {};  // [1]
 
-  /// Returns the number of partial results on a device that computes one per chunk.
-  std::int64_t chunks() const { return ceil_divide(x.numel(), sum_chunk); }
+  std::int64_t chunks() const { return ceil_divide(x.numel(), sum_chunk); }  ///< number of partial results
   auto tensors() const { return std::tie(x, largest); }
   Cost cost() const { return {.bytes = x.bytes()}; }
   void check() const {
@@ -71,8 +69,7 @@ struct FixedPointSquares {
   Tensor<const std::int64_t> largest = {};  // [ranks], or [ranks, 1]: a column of several norms' largest magnitudes
   Tensor<std::int64_t> sum = {};            // [2]
 
-  /// Returns the number of partial sums on a device that computes one per chunk.
-  std::int64_t chunks() const { return ceil_divide(x.numel(), sum_chunk); }
+  std::int64_t chunks() const { return ceil_divide(x.numel(), sum_chunk); }  ///< number of partial results
   auto tensors() const { return std::tie(x, largest, sum); }
   Cost cost() const { return {.bytes = x.bytes()}; }
   /// Returns the distance from one rank's largest magnitude to the next rank's, in elements.
@@ -132,10 +129,8 @@ struct DecideStep {
   Tensor<const std::int64_t> exact = {};    // [ranks, 2 (1 + apart)] or empty
   Tensor<StepDecision> step = {};           // [1]
 
-  /// Returns the number of ranks.
-  std::int64_t ranks() const { return sums.rows(); }
-  /// Returns whether the exact norm is used.
-  bool is_exact() const { return exact.numel() > 0; }
+  std::int64_t ranks() const { return sums.rows(); }   ///< number of ranks
+  bool is_exact() const { return exact.numel() > 0; }  ///< whether the exact norm is used
   auto tensors() const { return std::tie(inputs, sums, largest, exact, step); }
   Cost cost() const { return {}; }
   void check() const {
@@ -155,8 +150,7 @@ struct DecideStep {
 /// time.
 struct MainWeights : Tensor<float> {
   MainWeights() = default;
-  /// Takes writable, sharded weights.
-  MainWeights(const Tensor<float>& weights) : Tensor<float>(weights) {}
+  MainWeights(const Tensor<float>& weights) : Tensor<float>(weights) {}  ///< takes writable, sharded weights
   /// Rejects gathered weights, which are read-only, with a static_assert.
   template <class T>
   MainWeights(const Tensor<const T>&) {
@@ -166,10 +160,9 @@ struct MainWeights : Tensor<float> {
   }
 };
 
-/// Constants of AdamW for one tensor.
+/// AdamW's constants for one tensor.
 struct AdamWRules {
-  double beta1 = 0.9;
-  double beta2 = 0.95;
+  double beta1 = 0.9, beta2 = 0.95;
   float eps = 1e-8f;
   float weight_decay = 0;
 };
@@ -184,13 +177,10 @@ struct AdamWStep {
   AdamWRules rules = {};
   Tensor<const StepDecision> step = {};  // [1]
   MainWeights main = {};
-  Tensor<float> first_moment = {};
-  Tensor<float> second_moment = {};
+  Tensor<float> first_moment = {}, second_moment = {};
   Tensor<const float> gradient = {};
   Tensor<Model> model = {};
 
-  /// Returns whether the step also writes rounded model weights.
-  bool writes_model() const { return model.numel() > 0; }
   auto tensors() const { return std::tie(step, gradient, main, first_moment, second_moment, model); }
   Cost cost() const { return {.bytes = 7 * main.bytes() + model.bytes()}; }
   void check() const {

@@ -40,12 +40,9 @@ std::atomic<Isa>& current() {
   return isa;
 }
 
-/// Returns a list of all names for messages: "a, b and c".
-std::string known_names() {
-  std::string known;
-  for (std::size_t i = 0; i < isa_names.size(); ++i)
-    known += (i == 0 ? "" : i + 1 < isa_names.size() ? ", " : " and ") + std::string(isa_names[i]);
-  return known;
+/// Returns the number of a set in isa_names; their count if there is no such set.
+std::size_t number_of(std::string_view name) {
+  return static_cast<std::size_t>(std::ranges::find(isa_names, name) - isa_names.begin());
 }
 
 }  // namespace
@@ -72,9 +69,11 @@ namespace fsdp::device {
 std::string_view instruction_set() { return cpu::name_of(cpu::detected_isa()); }
 
 void choose_instruction_set(std::string_view name, std::string_view source) {
-  const auto& names = cpu::isa_names;
-  const auto found = static_cast<std::size_t>(std::find(names.begin(), names.end(), name) - names.begin());
-  require<InputError>(found < names.size(), source, " is '", shortened(name), "'; ", cpu::known_names(), " exist");
+  const std::size_t found = cpu::number_of(name), count = cpu::isa_names.size();
+  std::string known;  // "a, b and c"
+  for (std::size_t i = 0; i < count; ++i)
+    known += (i == 0 ? "" : i + 1 < count ? ", " : " and ") + std::string(cpu::isa_names[i]);
+  require<InputError>(found < count, source, " is '", shortened(name), "'; ", known, " exist");
   const auto isa = static_cast<cpu::Isa>(found);
   const cpu::Isa best = cpu::best_of_machine();
   require<InputError>(isa <= best, source, " is ", name, ", which this processor lacks; it has ", cpu::name_of(best));
@@ -82,23 +81,20 @@ void choose_instruction_set(std::string_view name, std::string_view source) {
 }
 
 std::string_view least_instruction_set(std::span<const std::string> sets) {
-  const auto& names = cpu::isa_names;
-  std::size_t least = names.size() - 1;
+  std::size_t least = cpu::isa_names.size() - 1;
   for (const std::string& set : sets) {
-    const auto found = static_cast<std::size_t>(std::find(names.begin(), names.end(), set) - names.begin());
-    require<InputError>(found < names.size(), "ranks run on unlike processors: one computes by '", set,
+    const std::size_t found = cpu::number_of(set);
+    require<InputError>(found < cpu::isa_names.size(), "ranks run on unlike processors: one computes by '", set,
                         "', this one by '", instruction_set(),
                         "'; start all of them on processors of one architecture");
     least = std::min(least, found);
   }
-  return names[least];
+  return cpu::isa_names[least];
 }
 
 void keep_to_instruction_set(std::string_view name) {
-  const std::string least[] = {std::string(name), std::string(instruction_set())};
-  const std::string_view kept = least_instruction_set(least);
-  for (std::size_t i = 0; i < cpu::isa_names.size(); ++i)
-    if (cpu::isa_names[i] == kept) cpu::current() = static_cast<cpu::Isa>(i);
+  const std::string sets[] = {std::string(name), std::string(instruction_set())};
+  cpu::current() = static_cast<cpu::Isa>(cpu::number_of(least_instruction_set(sets)));
 }
 
 }  // namespace fsdp::device

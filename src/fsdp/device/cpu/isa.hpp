@@ -7,10 +7,10 @@
 /// file keeps its functions in an anonymous namespace, calls no inline function of a library (the linker would keep one
 /// copy for all sets), and exports one constant table of function pointers:
 ///
-///     constexpr NormKernels exported = {.forward = forward, .backward = backward};   // in the anonymous namespace
-///     FSDP_EXPORT_KERNELS(NormKernels)                                               // at global scope
+///     constexpr RowKernels exported = {{functions<float>, functions<bf16>}};  // in the anonymous namespace
+///     FSDP_EXPORT_KERNELS(RowKernels)                                         // at global scope
 ///
-/// Callers are compiled once and use the table of the current set: `kernels<NormKernels>().forward(...)`.
+/// Callers are compiled once and use the table of the current set: `kernels<RowKernels>().of<T>().norm(...)`.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +33,6 @@ Isa detected_isa();
 /// Returns whether the current set is less than the processor's best.
 bool is_lowered();
 
-/// Returns whether this is an Intel processor.
 bool is_intel();
 
 /// Returns the table that set `isa` exports; FSDP_EXPORT_KERNELS defines it in a file compiled for that set.

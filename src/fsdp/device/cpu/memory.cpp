@@ -25,12 +25,6 @@ extern "C" {
 }
 
 namespace fsdp::device {
-namespace {
-
-/// Blocks of at least this size request huge pages, for fewer TLB misses; at most one page of 2 MiB is wasted.
-constexpr std::int64_t huge_page_threshold = std::int64_t{32} << 20;
-
-}  // namespace
 
 std::byte* Cpu::allocate(std::int64_t bytes) {
   require<MemoryError>(bytes >= 0, "cannot allocate ", bytes, " bytes");
@@ -39,7 +33,9 @@ std::byte* Cpu::allocate(std::int64_t bytes) {
   void* const data = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   require<MemoryError>(data != MAP_FAILED, "the system gave no ", bytes, " bytes of memory: ", std::strerror(errno),
                        "; compute less at once, or shard over more ranks");
-  if (bytes >= huge_page_threshold) madvise(data, size, MADV_HUGEPAGE);  // only a hint: failure is harmless
+  // Large blocks request huge pages, for fewer TLB misses; at most one page of 2 MiB is wasted. Only a hint: failure is
+  // harmless.
+  if (bytes >= std::int64_t{32} << 20) madvise(data, size, MADV_HUGEPAGE);
   return static_cast<std::byte*>(data);
 }
 

@@ -2,19 +2,55 @@
 /// @file
 /// The kernels' arithmetic on one element or one pair, in float. Host tests use the same functions.
 ///
-/// NaN and infinity in an input propagate to the output; no function here clamps.
+/// Values are widened to float for computing, and rounded once when stored. NaN and infinity in an input propagate to
+/// the output; no function here clamps. Files that end in .cuh are read by nvcc and, for tests without a device, by the
+/// host's compiler.
 #pragma once
 
 #include <cfloat>
 #include <cmath>
+#include <type_traits>
 
+#include <tessera/fsdp/core/dtype.hpp>
 #include <tessera/fsdp/device/compute/rope.hpp>
 #include <tessera/fsdp/device/operations/optimizer.hpp>
 
+#include "../host_device.hpp"
 #include "../optimizer_step.hpp"
-#include "numbers.cuh"
 
 namespace fsdp::device::cuda {
+
+FSDP_BOTH float widen(float x) { return x; }
+FSDP_BOTH float widen(bf16 x) { return x; }
+FSDP_BOTH float widen(f16 x) {
+#if defined(__CUDA_ARCH__)
+  float wide;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(wide) : "h"(x.bits));
+  return wide;
+#else
+  return x;
+#endif
+}
+
+/// Rounds to nearest, ties to even. Results are bit-identical with bf16(x) and f16(x), except that the device's
+/// instruction converts NaN to 0x7fff.
+template <class T>
+FSDP_BOTH T narrow(float x) {
+  if constexpr (std::is_same_v<T, float> || std::is_same_v<T, double>) {
+    return x;
+  } else {
+#if defined(__CUDA_ARCH__)
+    T rounded;
+    if constexpr (std::is_same_v<T, bf16>)
+      asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(rounded.bits) : "f"(x));
+    else
+      asm("cvt.rn.f16.f32 %0, %1;" : "=h"(rounded.bits) : "f"(x));
+    return rounded;
+#else
+    return T(x);
+#endif
+  }
+}
 
 FSDP_BOTH float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
 FSDP_BOTH float silu(float x) { return x * sigmoid(x); }

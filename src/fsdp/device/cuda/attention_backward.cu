@@ -102,7 +102,7 @@ void compute(Lane lane, const AttentionBackward<T>& op, Scratch memory) {
   if (shape.tokens() == 0) return;
   const AttentionSizes s(shape, first_rows(lane, shape.documents, shape.tokens(), memory));
   const auto products = memory.as<float>(op.lse.shape(), attention_products_at(shape));
-  const BackwardArguments<T> b(op, products);
+  const BackwardArguments<T> b{op.q, op.k, op.v, op.dout, op.lse.data(), products.data(), op.dq, op.dk, op.dv};
   attention_products(lane, s, op, products.data());
   if constexpr (sizeof(T) == 2)
     if (!lane.plain && fits_tiles(s.head_dim) && rows_are_wide(op.q, op.k, op.v, op.dout, op.dq, op.dk, op.dv)) {

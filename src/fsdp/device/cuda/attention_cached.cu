@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "lane_row.cuh"
+#include "attention.cuh"
 
 namespace fsdp::device::cuda {
 namespace {
@@ -19,20 +19,6 @@ struct Cached {
   const std::int32_t* positions;
   std::int64_t sequences, heads, group, head_dim, capacity, window;
   float scale;
-
-  Cached(const CachedAttention<T>& op)
-      : q(op.q),
-        keys(op.keys),
-        values(op.values),
-        out(op.out),
-        positions(op.positions.data()),
-        sequences(op.sequences()),
-        heads(op.heads()),
-        group(op.group()),
-        head_dim(op.head_dim()),
-        capacity(op.capacity()),
-        window(op.window > 0 ? op.window : op.capacity()),
-        scale(1.0f / std::sqrt(static_cast<float>(op.head_dim()))) {}
 };
 
 /// A query's partial result over a subset of the keys: the largest score, the sum of e^(score - largest), and the sum
@@ -125,8 +111,20 @@ template <class T>
 void compute(Lane lane, const CachedAttention<T>& op) {
   const Grid grid{.x = static_cast<std::uint32_t>(std::min<std::int64_t>(op.sequences() * op.heads(), most_blocks)),
                   .threads = cached_warps * warp};
+  const Cached<T> cached{op.q,
+                         op.keys,
+                         op.values,
+                         op.out,
+                         op.positions.data(),
+                         op.sequences(),
+                         op.heads(),
+                         op.group(),
+                         op.head_dim(),
+                         op.capacity(),
+                         op.window > 0 ? op.window : op.capacity(),
+                         1.0f / std::sqrt(static_cast<float>(op.head_dim()))};
   with_columns(op.head_dim(), [&](auto n) {
-    launch(lane, "cached_attention", attend_to_kept<T, decltype(n)::value>, grid, 0, Cached<T>(op));
+    launch(lane, "cached_attention", attend_to_kept<T, decltype(n)::value>, grid, 0, cached);
   });
 }
 

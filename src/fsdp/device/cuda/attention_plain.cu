@@ -3,7 +3,6 @@
 /// Attention with one warp per row: the reference for the tensor-core kernels, and the fallback if they do not support
 /// a call.
 #include "attention.cuh"
-#include "lane_row.cuh"
 
 namespace fsdp::device::cuda {
 namespace {
@@ -60,19 +59,11 @@ struct Arguments {
   const float* lse;
   Rows<T> dq, dk, dv;
   float* products;
-
-  Arguments(const AttentionBackward<T>& op, float* out_products)
-      : q(op.q),
-        k(op.k),
-        v(op.v),
-        out(op.out),
-        dout(op.dout),
-        lse(op.lse.data()),
-        dq(op.dq),
-        dk(op.dk),
-        dv(op.dv),
-        products(out_products) {}
 };
+template <class T>
+Arguments<T> arguments(const AttentionBackward<T>& op, float* products) {
+  return {op.q, op.k, op.v, op.out, op.dout, op.lse.data(), op.dq, op.dk, op.dv, products};
+}
 
 template <class T, int N>
 __global__ void multiply_out(AttentionSizes s, Arguments<T> b) {
@@ -142,7 +133,7 @@ template <class T>
 void attention_products(Lane lane, const AttentionSizes& s, const AttentionBackward<T>& op, float* products) {
   with_columns(s.head_dim, [&](auto n) {
     launch(lane, "attention_backward", multiply_out<T, decltype(n)::value>, grid(s, s.heads), 0, s,
-           Arguments<T>(op, products));
+           arguments(op, products));
   });
 }
 
@@ -150,7 +141,7 @@ template <class T>
 void attention_backward_plain(Lane lane, const AttentionSizes& s, const AttentionBackward<T>& op, float* products) {
   with_columns(s.head_dim, [&](auto n) {
     constexpr int columns = decltype(n)::value;
-    const Arguments<T> b(op, products);
+    const Arguments<T> b = arguments(op, products);
     launch(lane, "attention_backward", backward_queries<T, columns>, grid(s, s.heads), 0, s, b);
     launch(lane, "attention_backward", backward_keys<T, columns>, grid(s, s.kv_heads), 0, s, b);
   });

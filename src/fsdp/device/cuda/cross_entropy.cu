@@ -63,11 +63,6 @@ __device__ __forceinline__ void replace_row(const Cut& cut, T* row, std::int64_t
   });
 }
 
-__device__ __forceinline__ double loss_of(const Softmax& softmax, const float* target) {
-  if (target == nullptr) return std::numeric_limits<double>::quiet_NaN();
-  return negative_log_likelihood(softmax.maximum, softmax.sum, *target);
-}
-
 struct Problem {
   std::int64_t rows;
   Cut cut;
@@ -81,11 +76,10 @@ __global__ void whole_rows(Problem p, Rows<T> logits, float scale, double* losse
     T* const row = logits.row(index);
     const Softmax softmax = softmax_of_row<W>(p.cut, row);
     const std::int64_t target = p.targets[index];
-    if (threadIdx.x == 0) {
-      const bool exists = target >= 0 && target < p.cut.columns;
-      const float logit = exists ? widen(row[target]) : 0.0f;
-      losses[index] = loss_of(softmax, exists ? &logit : nullptr);
-    }
+    if (threadIdx.x == 0)
+      losses[index] = target >= 0 && target < p.cut.columns
+                          ? negative_log_likelihood(softmax.maximum, softmax.sum, widen(row[target]))
+                          : std::numeric_limits<double>::quiet_NaN();
     if constexpr (Replace)
       replace_row<W>(p.cut, const_cast<std::remove_const_t<T>*>(row), target, softmax.maximum, softmax.sum, scale);
   });
@@ -129,27 +123,27 @@ Problem problem(Lane lane, const Tensor<T>& logits, Tensor<const std::int32_t> t
 }
 Grid grid(Lane lane, const Problem& p) { return grid_of_rows(p.rows, lane.plain ? 1 : p.cut.items()); }
 
+template <bool Replace, class Op, class T>
+void launch_whole(Lane lane, const Op& op, const Tensor<T>& logits, float scale, Scratch memory) {
+  const auto losses = memory.as<double>({logits.rows()});
+  if (losses.numel() == 0) return;
+  const Problem p = problem(lane, logits, op.targets, 0);
+  const auto kernel = p.cut.vectors > 0 ? whole_rows<T, 16 / sizeof(T), Replace> : whole_rows<T, 1, Replace>;
+  launch(lane, Op::name.data(), kernel, grid(lane, p), 0, p, Rows<T>(logits), scale, losses.data());
+  add_up(lane, losses, op.loss);
+}
+
 }  // namespace
 
 template <class T>
 void compute(Lane lane, const CrossEntropyLoss<T>& op, Scratch memory) {
-  const auto losses = memory.as<double>({op.logits.rows()});
-  if (losses.numel() == 0) return;
-  const Problem p = problem(lane, op.logits, op.targets, 0);
-  const auto kernel = p.cut.vectors > 0 ? whole_rows<const T, 16 / sizeof(T), false> : whole_rows<const T, 1, false>;
-  launch(lane, "cross_entropy_loss", kernel, grid(lane, p), 0, p, Rows<const T>(op.logits), 0.0f, losses.data());
-  add_up(lane, losses, op.loss);
+  launch_whole<false>(lane, op, op.logits, 0.0f, memory);
 }
 
 /// Replaces the logits by their gradient.
 template <class T>
 void compute(Lane lane, const CrossEntropy<T>& op, Scratch memory) {
-  const auto losses = memory.as<double>({op.logits.rows()});
-  if (losses.numel() == 0) return;
-  const Problem p = problem(lane, op.logits, op.targets, 0);
-  const auto kernel = p.cut.vectors > 0 ? whole_rows<T, 16 / sizeof(T), true> : whole_rows<T, 1, true>;
-  launch(lane, "cross_entropy", kernel, grid(lane, p), 0, p, Rows<T>(op.logits), op.scale, losses.data());
-  add_up(lane, losses, op.loss);
+  launch_whole<true>(lane, op, op.logits, op.scale, memory);
 }
 
 template <class T>

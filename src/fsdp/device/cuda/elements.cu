@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Elementwise operations: add, copy, fill, scale, SwiGLU, AdamW. See elements.cuh.
+/// Elementwise operations: add, copy, fill, scale, SwiGLU, AdamW. See kernel.cuh.
 #include "../host_device.hpp"
 #include "arithmetic.cuh"
 #include "kernel.cuh"
@@ -193,7 +193,7 @@ void compute(Lane lane, const AdamWStep<Model>& op, Scratch memory) {
     run_on(lane, "adamw",
            StepAdamW<M>{op.step.data(), factors, op.main.data(), op.first_moment.data(), op.second_moment.data(),
                         op.gradient.data(), model},
-           static_cast<const Tensor<float>&>(op.main), op.first_moment, op.second_moment, op.gradient, written...);
+           op.main, op.first_moment, op.second_moment, op.gradient, written...);
   };
   if (op.model.data() == nullptr)
     step(static_cast<void*>(nullptr));

@@ -9,9 +9,9 @@
 #include <cstring>
 #include <span>
 
+#include "arithmetic.cuh"
 #include "kernels.hpp"
 #include "launch.hpp"
-#include "numbers.cuh"
 
 namespace fsdp::device::cuda {
 
@@ -71,8 +71,7 @@ __device__ __forceinline__ unsigned popcount(std::uint32_t bits) { return static
 
 #endif
 
-/// Converts between 16 bytes and their elements.
-/// @{
+/// Convert between 16 bytes and their elements.
 template <class T>
 __device__ __forceinline__ void unpack(const Wide& wide, float* to) {
   constexpr int width = 16 / sizeof(T);
@@ -91,7 +90,6 @@ __device__ __forceinline__ Wide pack(const float* from) {
   std::memcpy(&wide, elements, sizeof wide);
   return wide;
 }
-/// @}
 
 /// Loads W elements from an address, which is aligned to 16 bytes if W > 1.
 template <int W, class T>
@@ -196,10 +194,8 @@ void run(Lane lane, const char* name, const Operation& operation, std::int64_t r
   if (rows == 0 || columns == 0) return;
   const Cut cut = lane.plain ? cut_singly(columns) : cut_for_vectors(columns, W, accesses);
   const Grid grid = grid_of_elements(rows, cut.items());
-  if (cut.vectors > 0)
-    launch(lane, name, for_elements<W, Operation>, grid, 0, rows, cut, operation);
-  else
-    launch(lane, name, for_elements<1, Operation>, grid, 0, rows, cut, operation);
+  const auto kernel = cut.vectors > 0 ? for_elements<W, Operation> : for_elements<1, Operation>;
+  launch(lane, name, kernel, grid, 0, rows, cut, operation);
 }
 
 /// Launches an operation on operands of the same shape. If all operands are contiguous, they are treated as one long

@@ -49,9 +49,8 @@ void require_launched(const char* kernel);
   template <class T>                  \
   void compute(Lane, const Operation<T>& __VA_OPT__(, ) __VA_ARGS__);
 
-/// Enqueues the kernels of an operation. `memory`: its scratch, of the size that its `scratch` function returns
-/// (scratch.hpp).
-/// @{
+// `compute` enqueues the kernels of an operation. `memory`: its scratch, of the size that its `scratch` function
+// returns (scratch.hpp).
 
 // elements.cu
 FSDP_COMPUTES(Add)
@@ -110,8 +109,6 @@ FSDP_COMPUTES(AttentionBackward, Scratch memory)
 // attention_cached.cu
 FSDP_COMPUTES(KeepHeads)
 FSDP_COMPUTES(CachedAttention)
-
-/// @}
 
 // sums.cu
 /// sum[0] += values[0] + values[1] + ..., in a fixed order.

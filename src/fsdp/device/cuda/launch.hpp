@@ -11,7 +11,7 @@
 
 #include <tessera/fsdp/core/error.hpp>
 
-#include "numbers.cuh"
+#include "../host_device.hpp"
 
 namespace fsdp::device::cuda {
 

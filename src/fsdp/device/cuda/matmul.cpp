@@ -32,7 +32,6 @@ cudaDataType_t library_type(DType dtype) {
   }
 }
 
-/// Owns a cuBLASLt handle.
 template <class Handle, cublasStatus_t (*Destroy)(Handle)>
 class Owned {
  public:
@@ -61,15 +60,12 @@ std::uint32_t alignment_of(const void* data) {
 }
 
 /// The cache key of an algorithm: everything that the choice of algorithm depends on.
-struct Key {
-  std::int64_t m, n, k, lda, ldb, ldc;
-  DType operands, result;
-  bool a_transposed, b_transposed, accumulate;
+struct Key : MatmulRecord {
+  std::int64_t lda, ldb, ldc;
   std::uint32_t a_alignment, b_alignment, c_alignment;
   auto operator<=>(const Key&) const = default;
 };
 
-/// A matrix product that cuBLASLt has planned.
 struct Plan {
   Description description;
   Layout first, second, result;
@@ -161,34 +157,27 @@ Cuda::Stream::~Stream() = default;
 
 template <ComputedBy<Cuda> A, ComputedBy<Cuda> C>
 void run(Cuda::Stream& stream, const Matmul<A, C>& op, Scratch workspace) {
-  const MatmulRecord problem = op.record();
   if (workspace.bytes == 0) {  // an empty sum is 0
     if (op.write == Write::overwrite) run(stream, Fill<C>{.y = op.c});
     return;
   }
-  const Key key{.m = problem.m,
-                .n = problem.n,
-                .k = problem.k,
-                .lda = stride_of(op.a.tensor),
-                .ldb = stride_of(op.b.tensor),
-                .ldc = stride_of(op.c),
-                .operands = problem.operands,
-                .result = problem.result,
-                .a_transposed = problem.a_transposed,
-                .b_transposed = problem.b_transposed,
-                .accumulate = problem.accumulate,
-                .a_alignment = alignment_of(op.a.tensor.data()),
-                .b_alignment = alignment_of(op.b.tensor.data()),
-                .c_alignment = alignment_of(op.c.data())};
+  const Tensor<const A>&a = op.a.tensor, &b = op.b.tensor;
+  const Key key{op.record(),
+                stride_of(a),
+                stride_of(b),
+                stride_of(op.c),
+                alignment_of(a.data()),
+                alignment_of(b.data()),
+                alignment_of(op.c.data())};
   cuda::MatmulPlans& known = *stream.cache().matmuls;
   std::unique_ptr<Plan>& plan = known.plans[key];
   if (!plan) plan = make_plan(known.library.get(), key);
-  const float alpha = 1, beta = problem.accumulate ? 1 : 0;
+  const float alpha = 1, beta = key.accumulate ? 1 : 0;
   require_success(
-      cublasLtMatmul(known.library.get(), plan->description.get(), &alpha, op.b.tensor.data(), plan->first.get(),
-                     op.a.tensor.data(), plan->second.get(), &beta, op.c.data(), plan->result.get(), op.c.data(),
-                     plan->result.get(), &plan->algorithm, aligned_workspace(workspace),
-                     static_cast<std::size_t>(cuda::matmul_workspace), static_cast<cudaStream_t>(stream.native())),
+      cublasLtMatmul(known.library.get(), plan->description.get(), &alpha, b.data(), plan->first.get(), a.data(),
+                     plan->second.get(), &beta, op.c.data(), plan->result.get(), op.c.data(), plan->result.get(),
+                     &plan->algorithm, aligned_workspace(workspace), static_cast<std::size_t>(cuda::matmul_workspace),
+                     static_cast<cudaStream_t>(stream.native())),
       "queueing a product");
 }
 

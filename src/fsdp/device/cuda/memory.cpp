@@ -39,16 +39,6 @@ DeviceBytes usable_device_bytes() {
 /// Clears the error of a failed cudaMalloc, which the next call would otherwise return.
 void forget_error() { static_cast<void>(cudaGetLastError()); }
 
-}  // namespace
-
-namespace cuda {
-
-void require_launched(const char* kernel) { require_success(cudaGetLastError(), kernel); }
-
-}  // namespace cuda
-
-namespace {
-
 /// The machine's problem, if there is one, and its number of devices. Determined without creating a context.
 struct Machine {
   std::string problem = {};
@@ -88,6 +78,8 @@ std::string problem_of_device() {
 }
 
 }  // namespace
+
+void cuda::require_launched(const char* kernel) { require_success(cudaGetLastError(), kernel); }
 
 std::string cuda_problem() {
   const Machine machine = look_at_machine();
@@ -139,8 +131,7 @@ std::byte* Cuda::allocate(std::int64_t bytes) {
     throw InputError("cuda: " + problem);
   require_success(status, "allocating memory");
   cudaError_t cleared = cudaMemset(data, 0, static_cast<std::size_t>(bytes));
-  if (cleared == cudaSuccess)
-    cleared = cudaStreamSynchronize(nullptr);  // waits, since other streams do not wait for the null stream
+  if (cleared == cudaSuccess) cleared = cudaStreamSynchronize(nullptr);  // for which other streams do not wait
   if (cleared != cudaSuccess) static_cast<void>(cudaFree(data));
   require_success(cleared, "clearing memory");
   return static_cast<std::byte*>(data);

@@ -107,14 +107,13 @@ void compute(Lane lane, const RmsNorm<T>& op) {
     launch(lane, "rms_norm", norm_rows_plain<T>, grid_of_elements(1, sizes.rows), 0, sizes, f);
     return;
   }
-  const Access accesses[] = {access(x), access(y), access(w), head_access(x, columns)};
-  sizes.cut = cut_for_vectors(columns, width, accesses);
+  sizes.cut = cut_for_vectors(columns, width, {access(x), access(y), access(w), head_access(x, columns)});
   const Teams two = teams_of(sizes.cut, 2, threads_of_kept, most_threads);
   const Teams four = teams_of(sizes.cut, 4, threads_of_kept, most_threads);
-  if (four.count > 0 && (two.count == 0 || four.are_full(4)))
-    launch(lane, "rms_norm", norm_kept_rows<T, 4>, grid_of_teams(four, sizes.rows, most_blocks), 0, four, sizes, f);
-  else if (two.count > 0)
-    launch(lane, "rms_norm", norm_kept_rows<T, 2>, grid_of_teams(two, sizes.rows, most_blocks), 0, two, sizes, f);
+  const bool keeps_four = four.count > 0 && (two.count == 0 || four.are_full(4));
+  if (const Teams& teams = keeps_four ? four : two; teams.count > 0)
+    launch(lane, "rms_norm", keeps_four ? norm_kept_rows<T, 4> : norm_kept_rows<T, 2>,
+           grid_of_teams(teams, sizes.rows, most_blocks), 0, teams, sizes, f);
   else
     launch(lane, "rms_norm", sizes.cut.vectors > 0 ? norm_rows<T, width> : norm_rows<T, 1>,
            grid_of_rows(sizes.rows, sizes.cut.items()), 0, sizes, f);

@@ -287,8 +287,7 @@ void compute(Lane lane, const RmsNormBackward<T>& op, Scratch memory) {
     launch(lane, "rms_norm_backward", norm_dx_plain<T>, grid_of_elements(1, sizes.rows), 0, sizes, b);
     return;
   }
-  const Access accesses[] = {access(x), access(dy), access(dx), access(w), head_access(x, columns)};
-  sizes.cut = cut_for_vectors(columns, width, accesses);
+  sizes.cut = cut_for_vectors(columns, width, {access(x), access(dy), access(dx), access(w), head_access(x, columns)});
   const std::int64_t count = launch_rows(lane, sizes, b);
   if (b.parts == nullptr) return;
   const Grid grid{.x = static_cast<std::uint32_t>(std::min<std::int64_t>((columns + warp - 1) / warp, most_blocks)),

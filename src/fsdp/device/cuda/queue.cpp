@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Streams, events and graphs, and their names in profilers.
+#include <exception>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -8,17 +9,19 @@
 #include <utility>
 #include <vector>
 
+#include <nvtx3/nvToolsExt.h>
+#include <nvtx3/nvToolsExtCudaRt.h>
+
 #include <tessera/fsdp/device/cuda.hpp>
 
-#include "nvtx.hpp"
 #include "runtime.hpp"
 
 namespace fsdp::device {
 
 using cuda::require_success;
 
-CudaRange::CudaRange(const char* name) { cuda::begin_range(name); }
-CudaRange::~CudaRange() { cuda::end_range(); }
+CudaRange::CudaRange(const char* name) { nvtxRangePushA(name); }
+CudaRange::~CudaRange() { nvtxRangePop(); }
 
 bool Cuda::Event::happened() const {
   if (!handle_) return true;
@@ -32,9 +35,6 @@ bool Cuda::Event::happened() const {
 /// immediately, even if queues still wait for it: a wait refers to the preceding record.
 class Cuda::Queue::Events {
  public:
-  Events() = default;
-  Events(const Events&) = delete;
-  Events& operator=(const Events&) = delete;
   ~Events() {
     for (const cudaEvent_t event : unused_) cudaEventDestroy(event);
   }
@@ -74,7 +74,7 @@ Cuda::Queue::Queue(std::string_view name, Priority priority) : events_(std::make
       cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, priority == Priority::first ? first : usual),
       "making a stream");
   handle_ = std::shared_ptr<void>(stream, [](void* made) { cudaStreamDestroy(static_cast<cudaStream_t>(made)); });
-  cuda::name_for_profilers(stream, name_.c_str());
+  nvtxNameCudaStreamA(stream, name_.c_str());
 }
 
 Cuda::Queue::Queue(std::shared_ptr<void> handle, std::string_view name)
@@ -111,27 +111,23 @@ Cuda::Graph Cuda::capture(Queue& queue, const std::function<void()>& work) {
                       "cuda: debug builds fill released memory with NaN while the host waits, which no graph can keep; "
                       "capture in a release build");
   const auto stream = static_cast<cudaStream_t>(queue.native());
-  cudaGraph_t captured = nullptr;
-  const auto discard = [&] {
-    if (captured != nullptr) static_cast<void>(cudaGraphDestroy(captured));
-  };
   // Thread-local mode does not restrict other threads, such as NCCL's.
   require_success(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "beginning to capture a graph");
+  std::exception_ptr failure;
   try {
     work();
   } catch (...) {
-    static_cast<void>(cudaStreamEndCapture(stream, &captured));
-    discard();
-    throw;
+    failure = std::current_exception();
   }
+  cudaGraph_t captured = nullptr;
   const cudaError_t ended = cudaStreamEndCapture(stream, &captured);
-  if (ended != cudaSuccess) discard();
+  const std::unique_ptr<CUgraph_st, cudaError_t (*)(cudaGraph_t)> owned(captured, cudaGraphDestroy);
+  if (failure) std::rethrow_exception(failure);
   require_success(ended, "capturing a graph");
   cudaGraphExec_t made = nullptr;
   // Without the flag, the graph's kernels would have the priority of the stream on which it is launched.
-  const cudaError_t instantiated = cudaGraphInstantiate(&made, captured, cudaGraphInstantiateFlagUseNodePriority);
-  discard();
-  require_success(instantiated, "making a graph ready");
+  require_success(cudaGraphInstantiate(&made, captured, cudaGraphInstantiateFlagUseNodePriority),
+                  "making a graph ready");
   Graph graph;
   graph.handle_ = std::shared_ptr<void>(
       made, [](void* old) { static_cast<void>(cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(old))); });

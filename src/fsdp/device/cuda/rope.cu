@@ -97,12 +97,10 @@ void compute(Lane lane, const Rope<T>& op, Scratch memory) {
                     .first = first.data(),
                     .sign = rotation == Rotation::forward ? 1.0f : -1.0f};
   const Cut cut = cut_for_vectors(x.columns(), width, {access(x), access(table)});
-  if (!lane.plain && heads.half % width == 0 && cut.vectors * width == x.columns())
-    launch(lane, "rope", rotate_rows<T, width>, grid_of_elements(x.rows(), heads.pairs / width), 0, heads, Rows<T>(x),
-           Rows<const float>(table));
-  else
-    launch(lane, "rope", rotate_rows<T, 1>, grid_of_elements(x.rows(), heads.pairs), 0, heads, Rows<T>(x),
-           Rows<const float>(table));
+  const bool is_wide = !lane.plain && heads.half % width == 0 && cut.vectors * width == x.columns();
+  launch(lane, "rope", is_wide ? rotate_rows<T, width> : rotate_rows<T, 1>,
+         grid_of_elements(x.rows(), heads.pairs / (is_wide ? width : 1)), 0, heads, Rows<T>(x),
+         Rows<const float>(table));
 }
 
 FSDP_FOR_TYPES(compute, Lane, Rope, Scratch)

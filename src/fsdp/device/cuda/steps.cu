@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// SGD, and Muon's elementwise operations. See elements.cuh.
+/// SGD, and Muon's elementwise operations. See kernel.cuh.
 #include "kernel.cuh"
 
 namespace fsdp::device::cuda {
@@ -127,7 +127,7 @@ template <class Model>
 void compute(Lane lane, const SgdStep<Model>& op) {
   const StepSgd<Model> step{op.rules,           op.step.data(),     op.main.data(),
                             op.momentum.data(), op.gradient.data(), op.model.data()};
-  run_on(lane, "sgd", step, static_cast<const Tensor<float>&>(op.main), op.gradient, op.momentum, op.model);
+  run_on(lane, "sgd", step, op.main, op.gradient, op.momentum, op.model);
 }
 
 void compute(Lane lane, const MomentumDirection& op) {
@@ -149,7 +149,7 @@ void compute(Lane lane, const Combination<T>& op) {
 template <class T>
 void compute(Lane lane, const DirectionStep<T>& op) {
   const Move<T> step{op.weight_decay, op.scale, op.step.data(), op.direction.data(), op.main.data(), op.model.data()};
-  run_on(lane, "direction_step", step, static_cast<const Tensor<float>&>(op.main), op.direction, op.model);
+  run_on(lane, "direction_step", step, op.main, op.direction, op.model);
 }
 
 FSDP_FOR_TYPES(compute, Lane, SgdStep)

@@ -198,13 +198,14 @@ void sum_parts(Lane lane, std::span<const std::byte* const> parts, DType wire, s
 
 Grid grid_of_one(Lane lane) { return {.threads = lane.plain ? warp : most_threads}; }
 
-Chunks chunks_of(const Tensor<const float>& x, std::int64_t chunks) {
-  return {.x = x.data(), .count = x.numel(), .chunk = sum_chunk, .chunks = chunks};
-}
-Grid grid_of_chunks(Lane lane, const Chunks& of) { return grid_of_rows(of.chunks, lane.plain ? 1 : element_threads); }
-/// Returns whether chunks are read 16 bytes at a time.
-bool is_wide(Lane lane, const Tensor<const float>& x) {
-  return !lane.plain && reinterpret_cast<std::uintptr_t>(x.data()) % 16 == 0;
+/// Launches a kernel on the chunks of x: `wide` reads them 16 bytes at a time, `narrow` by elements.
+template <class... Parameters, class... Arguments>
+void launch_chunks(Lane lane, const char* name, void (*wide)(Chunks, Parameters...),
+                   void (*narrow)(Chunks, Parameters...), const Tensor<const float>& x, std::int64_t chunks,
+                   const Arguments&... arguments) {
+  const bool is_wide = !lane.plain && reinterpret_cast<std::uintptr_t>(x.data()) % 16 == 0;
+  launch(lane, name, is_wide ? wide : narrow, grid_of_rows(chunks, lane.plain ? 1 : element_threads), 0,
+         Chunks{.x = x.data(), .count = x.numel(), .chunk = sum_chunk, .chunks = chunks}, arguments...);
 }
 
 }  // namespace
@@ -221,30 +222,25 @@ void compute(Lane lane, const CrossEntropySum& op) {
 
 void compute(Lane lane, const SumOfSquares& op, Scratch memory) {
   const auto partials = memory.as<double>({op.chunks()});
-  const Chunks chunks = chunks_of(op.x, partials.numel());
-  if (chunks.chunks == 0) return;
-  launch(lane, "sum_of_squares", is_wide(lane, op.x) ? square_chunks<4> : square_chunks<1>,
-         grid_of_chunks(lane, chunks), 0, chunks, partials.data());
+  if (partials.numel() == 0) return;
+  launch_chunks(lane, "sum_of_squares", square_chunks<4>, square_chunks<1>, op.x, op.chunks(), partials.data());
   add_up(lane, partials, op.sum);
 }
 
 void compute(Lane lane, const LargestMagnitude& op, Scratch memory) {
   const auto partials = memory.as<std::int64_t>({op.chunks()});
-  const Chunks chunks = chunks_of(op.x, partials.numel());
-  if (chunks.chunks == 0) return;
-  launch(lane, "largest_magnitude", is_wide(lane, op.x) ? largest_of_chunks<4> : largest_of_chunks<1>,
-         grid_of_chunks(lane, chunks), 0, chunks, partials.data());
+  if (partials.numel() == 0) return;
+  launch_chunks(lane, "largest_magnitude", largest_of_chunks<4>, largest_of_chunks<1>, op.x, op.chunks(),
+                partials.data());
   launch(lane, "largest_magnitude", raise_to_largest, grid_of_one(lane), 0, partials.data(), partials.numel(),
          op.largest.data());
 }
 
 void compute(Lane lane, const FixedPointSquares& op, Scratch memory) {
   const auto partials = memory.as<FixedPointSum>({op.chunks()});
-  const Chunks chunks = chunks_of(op.x, partials.numel());
-  if (chunks.chunks == 0) return;
-  launch(lane, "fixed_point_squares", is_wide(lane, op.x) ? fixed_point_chunks<4> : fixed_point_chunks<1>,
-         grid_of_chunks(lane, chunks), 0, chunks, op.largest.data(), op.largest.numel(), op.largest_stride(),
-         partials.data());
+  if (partials.numel() == 0) return;
+  launch_chunks(lane, "fixed_point_squares", fixed_point_chunks<4>, fixed_point_chunks<1>, op.x, op.chunks(),
+                op.largest.data(), op.largest.numel(), op.largest_stride(), partials.data());
   launch(lane, "fixed_point_squares", add_fixed_point, grid_of_one(lane), 0, partials.data(), partials.numel(),
          op.sum.data());
 }

@@ -4,9 +4,13 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <exception>
+#include <limits>
+#include <numbers>
+#include <utility>
 #include <vector>
 
 #include <omp.h>
@@ -15,17 +19,15 @@
 #include <tessera/fsdp/core/tensor.hpp>
 #include <tessera/fsdp/device/compute/cpu.hpp>
 
-#include "attention_kernels.hpp"
+#include "../../cpu/threads.hpp"
+#include "kernels/tables.hpp"
 #include "onednn.hpp"
-#include "scratch_layout.hpp"
 
 namespace fsdp::device::cpu {
 
 /// The size of a tile of scores. Tiles at the end of a sequence may be smaller than the chosen size.
 struct AttentionBlocks {
-  std::int64_t queries = 0;
-  std::int64_t keys = 0;
-
+  std::int64_t queries = 0, keys = 0;
   friend bool operator==(const AttentionBlocks&, const AttentionBlocks&) = default;
 };
 
@@ -40,14 +42,12 @@ std::vector<AttentionBlocks> tile_extents(std::int64_t sequence_length, const At
 /// Queries [begin, end) of a sequence, which attend to at most keys [first_key, end), in tiles of at most `keys`. The
 /// grid of tiles does not depend on documents, so that few primitives suffice and the scratch size is known in advance.
 struct QueryBlock {
-  std::int64_t begin = 0;
-  std::int64_t end = 0;
+  std::int64_t begin = 0, end = 0;
   std::int64_t first_key = 0;  ///< a tile border; no query attends to an earlier key
 
   std::int64_t queries() const { return end - begin; }
 };
 
-/// Returns the maximum number of keys that a query attends to.
 inline std::int64_t window_of(const AttentionShape& shape) {
   return shape.windowed() ? shape.window : shape.sequence_length;
 }
@@ -69,17 +69,6 @@ void for_each_document(const AttentionShape& shape, std::int64_t sequence, std::
     begin = stop;
   }
 }
-
-/// The query blocks of all heads of a group, distributed over parts that run concurrently.
-struct QuerySplit {
-  std::vector<std::int64_t> part;  ///< part of each block, by index member * query_blocks + block
-  std::int64_t longest = 0;        ///< work of the largest part, as a number of keys
-  std::int64_t total = 0;          ///< work of all parts, as a number of keys
-};
-
-/// Assigns the blocks in reverse order, since the last attends to the most keys, each to the part with the least work
-/// so far. `keys`: number of keys of each block.
-QuerySplit split_queries(std::int64_t parts, std::int64_t group, const std::vector<std::int64_t>& keys);
 
 /// Returns the row stride of a tile in floats: a multiple of the vector length, but not a power of two, which would use
 /// few cache sets.
@@ -117,23 +106,34 @@ inline MatmulKey sums_matmul(DType dtype, std::int64_t rows, std::int64_t inner,
           .single_thread = true};
 }
 
-/// The primitives of one kind, by tile size.
-template <class Matmuls>
-class ByExtent {
+/// Returns the scratch bytes of the largest matmul of a pass, which has its shape, its blocks, and keys_of(tile), the
+/// problems of one tile.
+template <class Pass>
+std::int64_t matmul_bytes(const Cpu::Planner& planner, const Pass& pass) {
+  std::int64_t bytes = 0;
+  for (const AttentionBlocks& tile : tile_extents(pass.shape.sequence_length, pass.blocks))
+    for (const MatmulKey& key : pass.keys_of(tile)) bytes = std::max(bytes, cache_of(planner).matmul_scratch(key));
+  return bytes;
+}
+
+/// The matmuls of a pass: N for each tile size, in the order of keys_of(tile).
+template <std::size_t N>
+class TileMatmuls {
  public:
-  void add(const AttentionBlocks& extent, const Matmuls& matmuls) { entries_.push_back({extent, matmuls}); }
-  const Matmuls& operator()(std::int64_t queries, std::int64_t keys) const {
-    const auto found = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& entry) {
-      return entry.extent == AttentionBlocks{.queries = queries, .keys = keys};
-    });
-    return found->matmuls;
+  template <class Pass>
+  void make(const Cpu::Planner& planner, const Pass& pass) {
+    for (const AttentionBlocks& tile : tile_extents(pass.shape.sequence_length, pass.blocks)) {
+      const std::array<MatmulKey, N> keys = pass.keys_of(tile);
+      auto& [size, matmuls] = entries_.emplace_back(tile, std::array<const Matmul*, N>());
+      for (std::size_t i = 0; i < N; ++i) matmuls[i] = &cache_of(planner).matmul(keys[i]);
+    }
+  }
+  const std::array<const Matmul*, N>& of(const AttentionBlocks& tile) const {
+    return std::ranges::find(entries_, tile, &Entry::first)->second;
   }
 
  private:
-  struct Entry {
-    AttentionBlocks extent;
-    Matmuls matmuls;
-  };
+  using Entry = std::pair<AttentionBlocks, std::array<const Matmul*, N>>;
   std::vector<Entry> entries_;
 };
 
@@ -145,6 +145,22 @@ Rows<T> head_rows(const Tensor<T>& matrix, std::int64_t head, std::int64_t head_
           .stride = matrix.row_stride(),
           .rows = end - begin,
           .columns = head_dim};
+}
+
+/// Returns the tile from row `row` on.
+inline SoftmaxTile rows_from(SoftmaxTile tile, std::int64_t row) {
+  tile.scores += row * tile.leading;
+  tile.maximum += row;
+  tile.sum += row;
+  tile.out += row * tile.head_dim;
+  return tile;
+}
+
+/// Sets the running results of `queries` queries to those of no keys.
+inline void clear(const SoftmaxTile& tile, std::int64_t queries) {
+  std::fill_n(tile.maximum, queries, -std::numeric_limits<float>::infinity());
+  std::fill_n(tile.sum, queries, 0.0f);
+  std::fill_n(tile.out, queries * tile.head_dim, 0.0f);
 }
 
 /// Calls body(task, thread) for every task: in order with one thread, dynamically scheduled with several. Catches

@@ -7,278 +7,231 @@
 /// accumulates dk and dv of a whole sequence in float; dq of a block of queries is complete after its last key. A unit
 /// of work is one key-value head of one sequence. Units that do not divide evenly among the threads are split by blocks
 /// of queries, and their partial sums are added in order.
+#include <numeric>
+
 #include "attention.hpp"
 
 namespace fsdp::device {
 namespace cpu {
 namespace {
 
-struct BackwardKeys {
-  MatmulKey scores;    ///< keys x queries, and values x dout
-  MatmulKey to_keys;   ///< accumulates into dk and dv
-  MatmulKey to_query;  ///< accumulates into dq; its left operand is transposed
+/// The query blocks of all heads of a group, distributed over parts that run concurrently.
+struct QuerySplit {
+  std::vector<std::int64_t> part;  ///< part of each block, by index member * query_blocks + block
+  std::int64_t longest = 0;        ///< work of the largest part, as a number of keys
+  std::int64_t total = 0;          ///< work of all parts, as a number of keys
 };
 
-struct BackwardMatmuls {
-  const Matmul* scores = nullptr;
-  const Matmul* to_keys = nullptr;
-  const Matmul* to_query = nullptr;
-};
-
-/// The layout of one thread's scratch. dv follows dk, both [S, d].
-struct BackwardLayout {
-  std::int64_t dk = 0, dv = 0, query = 0, dout = 0, key = 0, value = 0, scores = 0, gradient = 0, dq = 0, lse = 0,
-               delta = 0, matmul = 0;
-  std::int64_t bytes = 0;
-};
-
-BackwardKeys backward_keys(const AttentionBlocks& blocks, const AttentionBlocks& tile, std::int64_t d, DType dtype) {
-  const std::int64_t leading = tile_leading(blocks.queries);
-  return {.scores = scores_matmul(dtype, tile.keys, tile.queries, d, leading),
-          .to_keys = sums_matmul(dtype, tile.keys, tile.queries, d, leading),
-          .to_query = sums_matmul(dtype, tile.queries, tile.keys, d, leading, true)};
+/// Assigns the blocks in reverse order, since the last attends to the most keys, each to the part with the least work
+/// so far. `keys`: number of keys of each block.
+QuerySplit split_queries(std::int64_t parts, std::int64_t group, const std::vector<std::int64_t>& keys) {
+  const std::int64_t query_blocks = std::ssize(keys);
+  QuerySplit split{.part = std::vector<std::int64_t>(static_cast<std::size_t>(group * query_blocks))};
+  std::vector<std::int64_t> load(static_cast<std::size_t>(parts), 0);
+  for (std::int64_t block = query_blocks - 1; block >= 0; --block)
+    for (std::int64_t member = 0; member < group; ++member) {
+      const auto least = std::ranges::min_element(load);
+      split.part[static_cast<std::size_t>(member * query_blocks + block)] = least - load.begin();
+      *least += keys[static_cast<std::size_t>(block)];
+    }
+  split.longest = std::ranges::max(load);
+  split.total = std::accumulate(load.begin(), load.end(), std::int64_t{0});
+  return split;
 }
 
-BackwardLayout backward_layout(const Cpu::Planner& planner, const AttentionShape& shape, const AttentionBlocks& blocks,
-                               DType dtype) {
-  std::int64_t matmul_bytes = 0;
-  for (const AttentionBlocks& tile : tile_extents(shape.sequence_length, blocks)) {
-    const BackwardKeys keys = backward_keys(blocks, tile, shape.head_dim, dtype);
-    for (const MatmulKey& key : {keys.scores, keys.to_keys, keys.to_query})
-      matmul_bytes = std::max(matmul_bytes, cache_of(planner).matmul_scratch(key));
-  }
-  const std::int64_t d = shape.head_dim, real = size_of(DType::f32);
-  ScratchLayout scratch;
-  BackwardLayout layout;
-  layout.dk = scratch.place(shape.sequence_length * d, real);
-  layout.dv = scratch.place(shape.sequence_length * d, real);
-  layout.query = scratch.place(blocks.queries * d, size_of(dtype));
-  layout.dout = scratch.place(blocks.queries * d, size_of(dtype));
-  layout.key = scratch.place(blocks.keys * d, size_of(dtype));
-  layout.value = scratch.place(blocks.keys * d, size_of(dtype));
-  layout.scores = scratch.place(blocks.keys * tile_leading(blocks.queries), real);
-  layout.gradient = scratch.place(blocks.keys * tile_leading(blocks.queries), real);
-  layout.dq = scratch.place(blocks.queries * d, real);
-  layout.lse = scratch.place(blocks.queries, real);
-  layout.delta = scratch.place(blocks.queries, real);
-  layout.matmul = scratch.place(matmul_bytes, 1);
-  layout.bytes = scratch.bytes();
-  return layout;
-}
-
-/// The arguments of one call, which are shared by all its tasks.
+/// One call, whose tasks share it.
 template <class T>
 struct Backward {
-  const AttentionShape& shape;
-  AttentionBlocks blocks;
-  BackwardLayout layout;
-  ByExtent<BackwardMatmuls> matmuls;
-  Tensor<const T> q, k, v, out, dout;
-  Tensor<const float> lse;
-  Tensor<T> dq, dk, dv;
-  std::byte* scratch;
+  const AttentionBackward<T>& op;
+  const AttentionShape& shape = op.shape;
+  AttentionBlocks blocks = attention_blocks(shape, true);
+  std::int64_t d = shape.head_dim, group = shape.heads / shape.kv_heads;
+  std::int64_t query_blocks = ceil_divide(shape.sequence_length, blocks.queries);
+  /// Scores and output gradients times values; into dk and dv; into dq.
+  TileMatmuls<3> matmuls = {};
+  /// Offsets in the scratch of one slot, which one thread uses. dv follows dk, both [S, d].
+  struct Layout {
+    std::int64_t dk, dv, query, dout, key, value, scores, gradient, dq, lse, delta, matmul, bytes;
+  } layout = {};
+  std::byte* scratch = nullptr;
 
-  std::int64_t group() const { return shape.heads / shape.kv_heads; }
-  std::int64_t query_blocks() const { return ceil_divide(shape.sequence_length, blocks.queries); }
+  std::array<MatmulKey, 3> keys_of(const AttentionBlocks& tile) const {
+    const std::int64_t leading = tile_leading(blocks.queries);
+    return {scores_matmul(dtype_of<T>(), tile.keys, tile.queries, d, leading),
+            sums_matmul(dtype_of<T>(), tile.keys, tile.queries, d, leading),
+            sums_matmul(dtype_of<T>(), tile.queries, tile.keys, d, leading, true)};
+  }
+
+  /// Sets the layout and returns the scratch bytes of one slot.
+  std::int64_t plan(const Cpu::Planner& planner) {
+    constexpr std::int64_t real = sizeof(float), size = sizeof(T);
+    ScratchLayout slot;
+    layout = {.dk = slot.place(shape.sequence_length * d, real),
+              .dv = slot.place(shape.sequence_length * d, real),
+              .query = slot.place(blocks.queries * d, size),
+              .dout = slot.place(blocks.queries * d, size),
+              .key = slot.place(blocks.keys * d, size),
+              .value = slot.place(blocks.keys * d, size),
+              .scores = slot.place(blocks.keys * tile_leading(blocks.queries), real),
+              .gradient = slot.place(blocks.keys * tile_leading(blocks.queries), real),
+              .dq = slot.place(blocks.queries * d, real),
+              .lse = slot.place(blocks.queries, real),
+              .delta = slot.place(blocks.queries, real),
+              .matmul = slot.place(matmul_bytes(planner, *this), 1),
+              .bytes = slot.bytes()};
+    return layout.bytes;
+  }
+
   template <class U>
   U* at(std::int64_t slot, std::int64_t offset) const {
     return reinterpret_cast<U*>(scratch + slot * layout.bytes + offset);
   }
 
-  void clear(std::int64_t slot) const;
-  void run_block(std::int64_t sequence, std::int64_t head, const QueryBlock& queries, std::int64_t slot) const;
+  void clear(std::int64_t slot) const {
+    std::fill_n(at<float>(slot, layout.dk), shape.sequence_length * d, 0.0f);
+    std::fill_n(at<float>(slot, layout.dv), shape.sequence_length * d, 0.0f);
+  }
+
+  /// Computes dq of a block of queries of one member of the unit's group, and adds the block's contribution to dk and
+  /// dv.
+  void run_block(std::int64_t unit, std::int64_t member, std::int64_t block, std::int64_t slot) const {
+    const auto& kernel = kernels<AttentionKernels>().of<T>();
+    const std::int64_t sequence = unit / shape.kv_heads, kv_head = unit % shape.kv_heads;
+    const std::int64_t head = kv_head * group + member, first = sequence * shape.sequence_length;
+    const QueryBlock queries = query_block(shape, blocks, sequence, block);
+    const auto rows = [&](const auto& matrix) {
+      return head_rows(matrix, head, d, first + queries.begin, first + queries.end);
+    };
+    kernel.pack(rows(op.q), at<T>(slot, layout.query));
+    kernel.pack(rows(op.dout), at<T>(slot, layout.dout));
+    kernel.delta(rows(op.out), rows(op.dout), at<float>(slot, layout.delta));
+    const float* const logs = op.lse.row(sequence * shape.heads + head) + queries.begin;
+    std::transform(logs, logs + queries.queries(), at<float>(slot, layout.lse),
+                   [](float value) { return value * std::numbers::log2e_v<float>; });
+    std::fill_n(at<float>(slot, layout.dq), queries.queries() * d, 0.0f);
+    GradientTile tile{.scores = at<float>(slot, layout.scores),
+                      .gradient = at<float>(slot, layout.gradient),
+                      .columns = queries.queries(),
+                      .leading = tile_leading(blocks.queries),
+                      .scale = std::numbers::log2e_v<float> * score_scale(shape),
+                      .lse = at<float>(slot, layout.lse),
+                      .delta = at<float>(slot, layout.delta)};
+    for (std::int64_t begin = queries.first_key; begin < queries.end; begin += blocks.keys) {
+      const std::int64_t end = std::min(begin + blocks.keys, queries.end);
+      kernel.pack(head_rows(op.k, kv_head, d, first + begin, first + end), at<T>(slot, layout.key));
+      kernel.pack(head_rows(op.v, kv_head, d, first + begin, first + end), at<T>(slot, layout.value));
+      tile.rows = end - begin;
+      run_tile(tile, sequence, queries.begin, begin, slot);
+    }
+    kernel.store_sum(at<float>(slot, layout.dq), 1, 0, score_scale(shape), rows(op.dq));
+  }
+
   void run_tile(const GradientTile& tile, std::int64_t sequence, std::int64_t first_query, std::int64_t first_key,
-                std::int64_t slot) const;
+                std::int64_t slot) const {
+    const auto& [scores, to_keys, to_query] = matmuls.of({.queries = tile.columns, .keys = tile.rows});
+    std::byte* const work = at<std::byte>(slot, layout.matmul);
+    const T* const key = at<T>(slot, layout.key);
+    const T* const query = at<T>(slot, layout.query);
+    const T* const output_gradient = at<T>(slot, layout.dout);
+    run(*scores, key, query, tile.scores, work);
+    run(*scores, at<T>(slot, layout.value), output_gradient, tile.gradient, work);
+    gradient(tile, sequence, first_query, first_key);
+    run(*to_keys, tile.scores, output_gradient, at<float>(slot, layout.dv) + first_key * d, work);
+    run(*to_keys, tile.gradient, query, at<float>(slot, layout.dk) + first_key * d, work);
+    run(*to_query, tile.gradient, key, at<float>(slot, layout.dq), work);
+  }
+
+  /// Computes the gradient of the tile's rows, document by document, with the queries that attend to each document.
   void gradient(const GradientTile& tile, std::int64_t sequence, std::int64_t first_query,
-                std::int64_t first_key) const;
-  QuerySplit split(std::int64_t unit, int parts) const;
-  void store(std::int64_t unit, std::int64_t slot, std::int64_t slots, std::int64_t begin, std::int64_t end) const;
-  void run_whole(std::int64_t unit, std::int64_t slot) const;
+                std::int64_t first_key) const {
+    for_each_document(shape, sequence, first_key, first_key + tile.rows,
+                      [&](std::int64_t begin, std::int64_t end, const Document& document) {
+                        const std::int64_t row = begin - first_key;
+                        GradientTile part = tile;
+                        part.scores += row * tile.leading;
+                        part.gradient += row * tile.leading;
+                        part.rows = end - begin;
+                        part.hidden = begin - first_query;
+                        part.left = part.hidden + window_of(shape);
+                        part.seen = std::clamp<std::int64_t>(document.end - first_query, 0, tile.columns);
+                        kernels<AttentionKernels>().of<T>().gradient(part);
+                      });
+  }
+
+  /// Writes keys [begin, end) of dk and dv: the sum over the first `slots` slots from `slot` on.
+  void store(std::int64_t unit, std::int64_t slot, std::int64_t slots, std::int64_t begin, std::int64_t end) const {
+    const auto& kernel = kernels<AttentionKernels>().of<T>();
+    const std::int64_t first = unit / shape.kv_heads * shape.sequence_length, head = unit % shape.kv_heads;
+    const std::int64_t distance = layout.bytes / size_of(DType::f32);
+    kernel.store_sum(at<float>(slot, layout.dk) + begin * d, slots, distance, score_scale(shape),
+                     head_rows(op.dk, head, d, first + begin, first + end));
+    kernel.store_sum(at<float>(slot, layout.dv) + begin * d, slots, distance, 1.0f,
+                     head_rows(op.dv, head, d, first + begin, first + end));
+  }
+
+  void run_whole(std::int64_t unit, std::int64_t slot) const {
+    clear(slot);
+    for (std::int64_t member = 0; member < group; ++member)
+      for (std::int64_t block = 0; block < query_blocks; ++block) run_block(unit, member, block, slot);
+    store(unit, slot, 1, 0, shape.sequence_length);
+  }
+
+  QuerySplit split(std::int64_t unit, int parts) const {
+    std::vector<std::int64_t> keys;
+    for (std::int64_t block = 0; block < query_blocks; ++block) {
+      const QueryBlock queries = query_block(shape, blocks, unit / shape.kv_heads, block);
+      keys.push_back(queries.end - queries.first_key);
+    }
+    return split_queries(parts, group, keys);
+  }
+
+  /// Computes one unit with all threads: part p of its queries in slot p, then sums the slots.
+  void run_split(const QuerySplit& split, int threads, std::int64_t unit) const {
+    for_each_task(threads, threads, [&](std::int64_t part, int) {
+      clear(part);
+      for (std::int64_t index = 0; index < std::ssize(split.part); ++index)
+        if (split.part[static_cast<std::size_t>(index)] == part)
+          run_block(unit, index / query_blocks, index % query_blocks, part);
+    });
+    for_each_task(threads, ceil_divide(shape.sequence_length, blocks.keys), [&](std::int64_t block, int) {
+      store(unit, 0, threads, block * blocks.keys, std::min((block + 1) * blocks.keys, shape.sequence_length));
+    });
+  }
+
+  /// Distributes whole units over threads as long as they occupy all threads. Splits the remaining units if they then
+  /// finish earlier.
+  void run_all(int threads) const {
+    const std::int64_t units = shape.sequences * shape.kv_heads, rest = units % threads;
+    std::vector<QuerySplit> splits;
+    std::int64_t whole = 0, parts = 0;  // work of the slowest thread on the remaining units, if they run whole or split
+    for (std::int64_t unit = units - rest; unit < units; ++unit) {
+      splits.push_back(split(unit, threads));
+      whole = std::max(whole, splits.back().total);
+      parts += splits.back().longest;
+    }
+    const std::int64_t whole_units = parts >= whole ? units : units - rest;
+    for_each_task(threads, whole_units, [&](std::int64_t unit, int thread) { run_whole(unit, thread); });
+    for (std::int64_t unit = whole_units; unit < units; ++unit)
+      run_split(splits[static_cast<std::size_t>(unit - whole_units)], threads, unit);
+  }
 };
 
-template <class T>
-void Backward<T>::clear(std::int64_t slot) const {
-  std::fill_n(at<float>(slot, layout.dk), shape.sequence_length * shape.head_dim, 0.0f);
-  std::fill_n(at<float>(slot, layout.dv), shape.sequence_length * shape.head_dim, 0.0f);
-}
-
-/// Computes dq of one block of queries and adds the block's contribution to dk and dv.
-template <class T>
-void Backward<T>::run_block(std::int64_t sequence, std::int64_t head, const QueryBlock& queries,
-                            std::int64_t slot) const {
-  const AttentionBackward<T>& pass = attention_backward_kernels<T>();
-  const auto pack = attention_forward_kernels<T>().pack;
-  const std::int64_t d = shape.head_dim, first = sequence * shape.sequence_length, kv_head = head / group();
-  const auto rows = [&](const auto& matrix) {
-    return head_rows(matrix, head, d, first + queries.begin, first + queries.end);
-  };
-  pack(rows(q), at<T>(slot, layout.query));
-  pack(rows(dout), at<T>(slot, layout.dout));
-  pass.delta(rows(out), rows(dout), at<float>(slot, layout.delta));
-  const float* const logs = lse.row(sequence * shape.heads + head) + queries.begin;
-  std::transform(logs, logs + queries.queries(), at<float>(slot, layout.lse),
-                 [](float value) { return value * std::numbers::log2e_v<float>; });
-  std::fill_n(at<float>(slot, layout.dq), queries.queries() * d, 0.0f);
-  GradientTile tile{.scores = at<float>(slot, layout.scores),
-                    .gradient = at<float>(slot, layout.gradient),
-                    .columns = queries.queries(),
-                    .leading = tile_leading(blocks.queries),
-                    .scale = std::numbers::log2e_v<float> * score_scale(shape),
-                    .lse = at<float>(slot, layout.lse),
-                    .delta = at<float>(slot, layout.delta)};
-  for (std::int64_t begin = queries.first_key; begin < queries.end; begin += blocks.keys) {
-    const std::int64_t end = std::min(begin + blocks.keys, queries.end);
-    pack(head_rows(k, kv_head, d, first + begin, first + end), at<T>(slot, layout.key));
-    pack(head_rows(v, kv_head, d, first + begin, first + end), at<T>(slot, layout.value));
-    tile.rows = end - begin;
-    run_tile(tile, sequence, queries.begin, begin, slot);
-  }
-  pass.store_sum(at<float>(slot, layout.dq), 1, 0, score_scale(shape), rows(dq));
-}
-
-/// Computes the gradient of the tile's rows, document by document, with the queries that attend to each document.
-template <class T>
-void Backward<T>::gradient(const GradientTile& tile, std::int64_t sequence, std::int64_t first_query,
-                           std::int64_t first_key) const {
-  for_each_document(shape, sequence, first_key, first_key + tile.rows,
-                    [&](std::int64_t begin, std::int64_t end, const Document& document) {
-                      const std::int64_t row = begin - first_key;
-                      GradientTile part = tile;
-                      part.scores += row * tile.leading;
-                      part.gradient += row * tile.leading;
-                      part.rows = end - begin;
-                      part.hidden = begin - first_query;
-                      part.left = part.hidden + window_of(shape);
-                      part.seen = std::clamp<std::int64_t>(document.end - first_query, 0, tile.columns);
-                      attention_backward_kernels<T>().gradient(part);
-                    });
-}
-
-template <class T>
-void Backward<T>::run_tile(const GradientTile& tile, std::int64_t sequence, std::int64_t first_query,
-                           std::int64_t first_key, std::int64_t slot) const {
-  const BackwardMatmuls& matmul = matmuls(tile.columns, tile.rows);
-  std::byte* const work = at<std::byte>(slot, layout.matmul);
-  const T* const key = at<T>(slot, layout.key);
-  const T* const query = at<T>(slot, layout.query);
-  const T* const output_gradient = at<T>(slot, layout.dout);
-  run(*matmul.scores, key, query, tile.scores, work);
-  run(*matmul.scores, at<T>(slot, layout.value), output_gradient, tile.gradient, work);
-  gradient(tile, sequence, first_query, first_key);
-  run(*matmul.to_keys, tile.scores, output_gradient, at<float>(slot, layout.dv) + first_key * shape.head_dim, work);
-  run(*matmul.to_keys, tile.gradient, query, at<float>(slot, layout.dk) + first_key * shape.head_dim, work);
-  run(*matmul.to_query, tile.gradient, key, at<float>(slot, layout.dq), work);
-}
-
-/// Writes keys [begin, end) of dk and dv: the sum over `slots` thread slots, starting with `slot`.
-template <class T>
-void Backward<T>::store(std::int64_t unit, std::int64_t slot, std::int64_t slots, std::int64_t begin,
-                        std::int64_t end) const {
-  const AttentionBackward<T>& pass = attention_backward_kernels<T>();
-  const std::int64_t d = shape.head_dim, first = unit / shape.kv_heads * shape.sequence_length;
-  const std::int64_t head = unit % shape.kv_heads, distance = layout.bytes / size_of(DType::f32);
-  pass.store_sum(at<float>(slot, layout.dk) + begin * d, slots, distance, score_scale(shape),
-                 head_rows(dk, head, d, first + begin, first + end));
-  pass.store_sum(at<float>(slot, layout.dv) + begin * d, slots, distance, 1.0f,
-                 head_rows(dv, head, d, first + begin, first + end));
-}
-
-template <class T>
-void Backward<T>::run_whole(std::int64_t unit, std::int64_t slot) const {
-  clear(slot);
-  for (std::int64_t member = 0; member < group(); ++member)
-    for (std::int64_t block = 0; block < query_blocks(); ++block)
-      run_block(unit / shape.kv_heads, unit % shape.kv_heads * group() + member,
-                query_block(shape, blocks, unit / shape.kv_heads, block), slot);
-  store(unit, slot, 1, 0, shape.sequence_length);
-}
-
-template <class T>
-QuerySplit Backward<T>::split(std::int64_t unit, int parts) const {
-  std::vector<std::int64_t> keys;
-  for (std::int64_t block = 0; block < query_blocks(); ++block) {
-    const QueryBlock queries = query_block(shape, blocks, unit / shape.kv_heads, block);
-    keys.push_back(queries.end - queries.first_key);
-  }
-  return split_queries(parts, group(), keys);
-}
-
-/// Computes one unit with all threads: part p of its queries in slot p, then sums the slots.
-template <class T>
-void run_split(const Backward<T>& backward, const QuerySplit& split, int threads, std::int64_t unit) {
-  const AttentionShape& shape = backward.shape;
-  for_each_task(threads, threads, [&](std::int64_t part, int) {
-    backward.clear(part);
-    for (std::int64_t index = 0; index < std::ssize(split.part); ++index) {
-      if (split.part[static_cast<std::size_t>(index)] != part) continue;
-      const std::int64_t head = unit % shape.kv_heads * backward.group() + index / backward.query_blocks();
-      backward.run_block(unit / shape.kv_heads, head,
-                         query_block(shape, backward.blocks, unit / shape.kv_heads, index % backward.query_blocks()),
-                         part);
-    }
-  });
-  const std::int64_t rows = backward.blocks.keys;
-  for_each_task(threads, ceil_divide(shape.sequence_length, rows), [&](std::int64_t block, int) {
-    backward.store(unit, 0, threads, block * rows, std::min((block + 1) * rows, shape.sequence_length));
-  });
-}
-
-/// Distributes whole units over threads as long as they occupy all threads. Splits the remaining units if they then
-/// finish earlier.
-template <class T>
-void run_all(const Backward<T>& backward, int threads) {
-  const std::int64_t units = backward.shape.sequences * backward.shape.kv_heads, rest = units % threads;
-  std::vector<QuerySplit> splits;
-  std::int64_t whole = 0, split = 0;  // work of the slowest thread on the remaining units, if they run whole or split
-  for (std::int64_t unit = units - rest; unit < units; ++unit) {
-    splits.push_back(backward.split(unit, threads));
-    whole = std::max(whole, splits.back().total);
-    split += splits.back().longest;
-  }
-  const std::int64_t whole_units = split >= whole ? units : units - rest;
-  for_each_task(threads, whole_units, [&](std::int64_t unit, int thread) { backward.run_whole(unit, thread); });
-  for (std::int64_t unit = whole_units; unit < units; ++unit)
-    run_split(backward, splits[static_cast<std::size_t>(unit - whole_units)], threads, unit);
-}
-
 }  // namespace
-
 }  // namespace cpu
 
 template <ComputedBy<Cpu> T>
 std::int64_t scratch(const Cpu::Planner& planner, const AttentionBackward<T>& op) {
   if (op.shape.tokens() == 0) return 0;
-  const cpu::AttentionBlocks blocks = cpu::attention_blocks(op.shape, true);
-  return planner.threads() * cpu::backward_layout(planner, op.shape, blocks, dtype_of<T>()).bytes;
+  return planner.threads() * cpu::Backward<T>{.op = op}.plan(planner);
 }
 
 template <ComputedBy<Cpu> T>
 void run(Cpu::Stream& stream, const AttentionBackward<T>& op, Scratch memory) {
-  const AttentionShape& shape = op.shape;
-  if (shape.tokens() == 0) return;
-  const cpu::AttentionBlocks blocks = cpu::attention_blocks(shape, true);
-  cpu::Backward<T> backward{.shape = shape,
-                            .blocks = blocks,
-                            .layout = cpu::backward_layout(stream, shape, blocks, dtype_of<T>()),
-                            .matmuls = {},
-                            .q = op.q,
-                            .k = op.k,
-                            .v = op.v,
-                            .out = op.out,
-                            .dout = op.dout,
-                            .lse = op.lse,
-                            .dq = op.dq,
-                            .dk = op.dk,
-                            .dv = op.dv,
-                            .scratch = memory.data};
-  Cpu::Planner::Cache& cache = cpu::cache_of(stream);
-  for (const cpu::AttentionBlocks& tile : cpu::tile_extents(shape.sequence_length, blocks)) {
-    const cpu::BackwardKeys keys = cpu::backward_keys(blocks, tile, shape.head_dim, dtype_of<T>());
-    backward.matmuls.add(tile, {.scores = &cache.matmul(keys.scores),
-                                .to_keys = &cache.matmul(keys.to_keys),
-                                .to_query = &cache.matmul(keys.to_query)});
-  }
-  cpu::run_all(backward, stream.threads());
+  if (op.shape.tokens() == 0) return;
+  cpu::Backward<T> backward{.op = op, .scratch = memory.data};
+  backward.plan(stream);
+  backward.matmuls.make(stream, backward);
+  backward.run_all(stream.threads());
 }
 
 FSDP_RUN_INSTANCES_IN_SCRATCH(Cpu, AttentionBackward)

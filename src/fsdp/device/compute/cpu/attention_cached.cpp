@@ -6,8 +6,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <limits>
-#include <numbers>
 
 #include "../../cpu/threads.hpp"
 #include "attention.hpp"
@@ -19,20 +17,21 @@ namespace {
 
 constexpr std::int64_t most_keys = 128;  // maximum number of keys per tile
 
-/// The layout of one thread's scratch.
+/// Offsets in one thread's scratch.
 struct CachedLayout {
-  std::int64_t scores = 0, out = 0, maximum = 0, sum = 0;
-  std::int64_t bytes = 0;
-
-  CachedLayout(std::int64_t group, std::int64_t head_dim) {
-    ScratchLayout scratch;
-    scores = scratch.place(group * tile_leading(most_keys), sizeof(float));
-    out = scratch.place(group * head_dim, sizeof(float));
-    maximum = scratch.place(group, sizeof(float));
-    sum = scratch.place(group, sizeof(float));
-    bytes = scratch.bytes();
-  }
+  std::int64_t scores, out, maximum, sum, bytes;
 };
+
+template <class T>
+CachedLayout layout_of(const CachedAttention<T>& op) {
+  constexpr std::int64_t real = sizeof(float);
+  ScratchLayout thread;
+  return {.scores = thread.place(op.group() * tile_leading(most_keys), real),
+          .out = thread.place(op.group() * op.head_dim(), real),
+          .maximum = thread.place(op.group(), real),
+          .sum = thread.place(op.group(), real),
+          .bytes = thread.bytes()};
+}
 
 /// Throws LogicError for a position outside the cache. Called before the threads start, since they must not throw.
 void require_places(Tensor<const std::int32_t> positions, std::int64_t capacity) {
@@ -46,12 +45,11 @@ int threads_of(const Cpu::Planner& planner, const CachedAttention<T>& op) {
   return static_cast<int>(std::min<std::int64_t>(planner.threads(), op.sequences() * op.kv_heads));
 }
 
-/// Computes all queries of one key-value head of one sequence.
 template <class T>
 void attend_to_kept(const CachedAttention<T>& op, std::int64_t sequence, std::int64_t kv_head,
                     const CachedLayout& layout, std::byte* scratch) {
-  const AttentionForward<T>& pass = attention_forward_kernels<T>();
-  const auto& rows = kernels<RowProductKernels>().of<T>();
+  const auto& kernel = kernels<AttentionKernels>().of<T>();
+  const auto& rows = kernels<RowKernels>().of<T>();
   const std::int64_t d = op.head_dim(), position = op.positions[sequence];
   const std::int64_t first_row = (sequence * op.kv_heads + kv_head) * op.capacity();
   const T* const q = op.q.row(sequence) + kv_head * op.group() * d;
@@ -63,26 +61,20 @@ void attend_to_kept(const CachedAttention<T>& op, std::int64_t sequence, std::in
                    .sum = reinterpret_cast<float*>(scratch + layout.sum),
                    .out = reinterpret_cast<float*>(scratch + layout.out),
                    .head_dim = d};
-  std::fill_n(tile.maximum, op.group(), -std::numeric_limits<float>::infinity());
-  std::fill_n(tile.sum, op.group(), 0.0f);
-  std::fill_n(tile.out, op.group() * d, 0.0f);
+  clear(tile, op.group());
   for (std::int64_t begin = position + 1 - std::min(op.window > 0 ? op.window : op.capacity(), position + 1);
        begin <= position; begin += most_keys) {
     const std::int64_t count = std::min(most_keys, position + 1 - begin), row = first_row + begin;
     for (std::int64_t member = 0; member < op.group(); ++member) {  // all queries of the group attend to the same keys
-      SoftmaxTile one = tile;
-      one.scores += member * tile.leading;
-      one.maximum += member;
-      one.sum += member;
-      one.out += member * d;
+      SoftmaxTile one = rows_from(tile, member);
       one.columns = one.visible = count;
       rows.products(q + member * d, op.keys.row(row), d, d, one.scores, count);
-      pass.softmax(one);
+      kernel.softmax(one);
       rows.weighted_sum(reinterpret_cast<const T*>(one.scores), op.values.row(row), d, d, one.out, count);
     }
   }
   const Rows<T> out{op.out.row(sequence) + kv_head * op.group() * d, d, op.group(), d};
-  pass.finish(tile, out, tile.maximum);  // log-sum-exps are not needed, so they overwrite `maximum`
+  kernel.finish(tile, out, tile.maximum);  // log-sum-exps are not needed, so they overwrite `maximum`
 }
 
 }  // namespace
@@ -92,26 +84,23 @@ template <ComputedBy<Cpu> T>
 void run(Cpu::Stream& stream, const KeepHeads<T>& op) {
   cpu::require_places(op.positions, op.capacity());
   const std::int64_t d = op.kept.columns(), length = op.length();
-  const cpu::Division tokens{.count = op.x.rows(), .step = 1, .bytes = op.cost().bytes};
-  cpu::for_parts(stream, tokens, [&](std::int64_t begin, std::int64_t end, int) {
-    for (std::int64_t token = begin; token < end; ++token) {
-      const std::int64_t sequence = token / length;
-      const std::int64_t place = op.positions.numel() > 0 ? op.positions[sequence] : token % length;
-      for (std::int64_t head = 0; head < op.heads(); ++head)
-        std::copy_n(op.x.row(token) + head * d, d, op.kept.row((sequence * op.heads() + head) * op.capacity() + place));
-    }
+  cpu::for_rows(stream, op.x.rows(), op.cost().bytes, [&](std::int64_t token) {
+    const std::int64_t sequence = token / length;
+    const std::int64_t place = op.positions.numel() > 0 ? op.positions[sequence] : token % length;
+    for (std::int64_t head = 0; head < op.heads(); ++head)
+      std::copy_n(op.x.row(token) + head * d, d, op.kept.row((sequence * op.heads() + head) * op.capacity() + place));
   });
 }
 
 template <ComputedBy<Cpu> T>
 std::int64_t scratch(const Cpu::Planner& planner, const CachedAttention<T>& op) {
-  return cpu::threads_of(planner, op) * cpu::CachedLayout(op.group(), op.head_dim()).bytes;
+  return cpu::threads_of(planner, op) * cpu::layout_of(op).bytes;
 }
 
 template <ComputedBy<Cpu> T>
 void run(Cpu::Stream& stream, const CachedAttention<T>& op, Scratch memory) {
   cpu::require_places(op.positions, op.capacity());
-  const cpu::CachedLayout layout(op.group(), op.head_dim());
+  const cpu::CachedLayout layout = cpu::layout_of(op);
   cpu::for_each_task(cpu::threads_of(stream, op), op.sequences() * op.kv_heads, [&](std::int64_t task, int thread) {
     cpu::attend_to_kept(op, task / op.kv_heads, task % op.kv_heads, layout, memory.data + thread * layout.bytes);
   });

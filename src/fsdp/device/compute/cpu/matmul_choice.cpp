@@ -9,35 +9,24 @@
 namespace fsdp::device {
 namespace {
 
-/// The choice. Each member is a separate atomic, since one atomic for both would need libatomic under clang.
-struct Current {
-  std::atomic<Bf16Matmul> bf16 = MatmulChoice{}.bf16;
-  std::atomic<bool> limits_library = MatmulChoice{}.limits_library;
-  std::atomic<bool> is_used = false;
-};
+// The choice. Separate atomics, since one atomic for both would need libatomic under clang.
+std::atomic<Bf16Matmul> chosen_bf16 = MatmulChoice{}.bf16;
+std::atomic<bool> chosen_limits = MatmulChoice{}.limits_library;
+std::atomic<bool> is_used = false;
 
-Current& current() {
-  static Current choice;
-  return choice;
-}
-
-bool same(const MatmulChoice& a, const MatmulChoice& b) {
-  return a.bf16 == b.bf16 && a.limits_library == b.limits_library;
-}
-
-MatmulChoice chosen() { return {.bf16 = current().bf16, .limits_library = current().limits_library}; }
+MatmulChoice chosen() { return {.bf16 = chosen_bf16, .limits_library = chosen_limits}; }
 
 }  // namespace
 
 void choose_matmul(const MatmulChoice& choice) {
-  require<LogicError>(!current().is_used || same(choice, chosen()),
+  require<LogicError>(!is_used || choice == chosen(),
                       "choose_matmul: matmuls were computed by another choice; call it before anything is computed");
-  current().bf16 = choice.bf16;
-  current().limits_library = choice.limits_library;
+  chosen_bf16 = choice.bf16;
+  chosen_limits = choice.limits_library;
 }
 
 MatmulChoice cpu::matmul_choice() {
-  current().is_used = true;
+  is_used = true;
   return chosen();
 }
 

@@ -68,17 +68,6 @@ decltype(auto) explained(const cpu::MatmulKey& key, Body body) {
 
 namespace cpu {
 
-std::size_t MatmulKeyHash::operator()(const MatmulKey& key) const {
-  const std::uint64_t flags =
-      static_cast<std::uint64_t>(key.a) << 16 | static_cast<std::uint64_t>(key.c) << 8 |
-      static_cast<std::uint64_t>(key.a_transposed) << 3 | static_cast<std::uint64_t>(key.b_transposed) << 2 |
-      static_cast<std::uint64_t>(key.accumulate) << 1 | static_cast<std::uint64_t>(key.single_thread);
-  std::uint64_t hash = flags;
-  for (const std::int64_t part : {key.m, key.n, key.k, key.lda, key.ldb, key.ldc})
-    hash = (hash ^ static_cast<std::uint64_t>(part)) * 0x9e3779b97f4a7c15u + (hash >> 32);
-  return static_cast<std::size_t>(hash ^ (hash >> 29));
-}
-
 void run(const Matmul& matmul, const void* a, const void* b, void* c, void* scratch) {
   if (matmul.widened) return run(*matmul.widened, a, b, c, static_cast<std::byte*>(scratch));
   // A caller's own parallel region may have more threads than the stream; Tessera's parallel regions do not.
@@ -103,9 +92,8 @@ void limit_library() {
 }
 
 Cpu::Planner::Cache& cache_of(const Cpu::Planner& planner) {
-  std::shared_ptr<Cpu::Planner::Cache>& cache = planner.cache();
-  if (!cache) cache = std::make_shared<Cpu::Planner::Cache>(planner.threads());
-  return *cache;
+  if (!planner.cache()) planner.cache() = std::make_shared<Cpu::Planner::Cache>(planner.threads());
+  return *planner.cache();
 }
 
 }  // namespace cpu
@@ -114,8 +102,6 @@ dnnl::engine cpu_engine() {
   cpu::limit_library();
   return {dnnl::engine::kind::cpu, 0};
 }
-
-Cpu::Planner::Cache::Cache(int thread_count) : threads(thread_count) {}
 
 const cpu::Matmul& Cpu::Planner::Cache::matmul(const cpu::MatmulKey& key) {
   if (const auto found = matmuls.find(key); found != matmuls.end()) return found->second;
@@ -140,10 +126,10 @@ const cpu::Matmul& Cpu::Planner::Cache::matmul(const cpu::MatmulKey& key) {
                                        .c = {description.dst_desc(), engine, nullptr},
                                        .scratch = {description.scratchpad_desc(), engine, nullptr},
                                        .list = {}};
-      arguments.list = {{DNNL_ARG_SRC, arguments.a.get()},
-                        {DNNL_ARG_WEIGHTS, arguments.b.get()},
-                        {DNNL_ARG_DST, arguments.c.get()},
-                        {DNNL_ARG_SCRATCHPAD, arguments.scratch.get()}};
+      arguments.list = {{{DNNL_ARG_SRC, arguments.a.get()},
+                         {DNNL_ARG_WEIGHTS, arguments.b.get()},
+                         {DNNL_ARG_DST, arguments.c.get()},
+                         {DNNL_ARG_SCRATCHPAD, arguments.scratch.get()}}};
       made.arguments.push_back(std::move(arguments));
     }
     return matmuls.emplace(key, std::move(made)).first->second;
@@ -152,17 +138,13 @@ const cpu::Matmul& Cpu::Planner::Cache::matmul(const cpu::MatmulKey& key) {
 
 std::int64_t Cpu::Planner::Cache::matmul_scratch(const cpu::MatmulKey& key) {
   if (const auto found = scratch_bytes.find(key); found != scratch_bytes.end()) return found->second;
-  if (cpu::goes_by_float(key)) {
-    const std::int64_t bytes = cpu::planned_by_float(*this, key).scratch_bytes();
-    scratch_bytes.emplace(key, bytes);
-    return bytes;
-  }
-  return explained(key, [&] {
+  const auto described = [&] {
     const cpu::TeamSize team(key.single_thread ? 1 : threads);
-    const auto bytes = static_cast<std::int64_t>(describe(key, engine).scratchpad_desc().get_size());
-    scratch_bytes.emplace(key, bytes);
-    return bytes;
-  });
+    return static_cast<std::int64_t>(describe(key, engine).scratchpad_desc().get_size());
+  };
+  const std::int64_t bytes =
+      cpu::goes_by_float(key) ? cpu::planned_by_float(*this, key).scratch_bytes() : explained(key, described);
+  return scratch_bytes[key] = bytes;
 }
 
 }  // namespace fsdp::device

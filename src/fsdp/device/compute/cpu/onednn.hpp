@@ -6,10 +6,12 @@
 /// (scratchpad_mode::user), so that every byte comes from an arena.
 #pragma once
 
+#include <array>
+#include <compare>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
-#include <unordered_map>
 #include <vector>
 
 #include <oneapi/dnnl/dnnl.hpp>
@@ -22,20 +24,13 @@ namespace fsdp::device::cpu {
 /// c = op(a) op(b), or c += op(a) op(b): op(a) is [m, k], op(b) is [k, n], c is [m, n]; b has a's element type.
 /// Leading dimensions count elements from one row of the stored matrix to the next.
 struct MatmulKey {
-  DType a = DType::f32;
-  DType c = DType::f32;
+  DType a = DType::f32, c = DType::f32;
   std::int64_t m = 0, n = 0, k = 0;
   std::int64_t lda = 0, ldb = 0, ldc = 0;
-  bool a_transposed = false;
-  bool b_transposed = false;
-  bool accumulate = false;
+  bool a_transposed = false, b_transposed = false, accumulate = false;
   bool single_thread = false;  ///< for use by one thread inside a parallel region, with scratch per thread
 
-  friend bool operator==(const MatmulKey&, const MatmulKey&) = default;
-};
-
-struct MatmulKeyHash {
-  std::size_t operator()(const MatmulKey& key) const;
+  friend auto operator<=>(const MatmulKey&, const MatmulKey&) = default;
 };
 
 /// Limits oneDNN to the instruction set of isa.hpp, unless choose_matmul specifies otherwise. Must be called before any
@@ -47,12 +42,11 @@ Cpu::Planner::Cache& cache_of(const Cpu::Planner& planner);
 
 struct WidenedMatmul;  // see widened_matmul.hpp
 
-/// A primitive, ready to run.
 struct Matmul {
   /// oneDNN's handles of the caller's memory. One set per thread of the team, so that `run` needs no lock.
   struct Arguments {
     dnnl::memory a, b, c, scratch;
-    std::vector<dnnl_exec_arg_t> list;
+    std::array<dnnl_exec_arg_t, 4> list;
   };
 
   dnnl::matmul primitive;
@@ -78,7 +72,7 @@ dnnl::engine cpu_engine();
 /// A stream's cache of primitives. Not thread-safe: look a primitive up before the parallel region that runs it.
 /// References stay valid.
 struct Cpu::Planner::Cache {
-  explicit Cache(int thread_count);
+  explicit Cache(int thread_count) : threads(thread_count) {}
 
   /// Returns the primitive of a problem with m, n, k > 0, and creates it on first use.
   const cpu::Matmul& matmul(const cpu::MatmulKey& key);
@@ -88,8 +82,8 @@ struct Cpu::Planner::Cache {
   int threads;
   dnnl::engine engine = cpu_engine();
   dnnl::stream stream{engine};
-  std::unordered_map<cpu::MatmulKey, cpu::Matmul, cpu::MatmulKeyHash> matmuls;
-  std::unordered_map<cpu::MatmulKey, std::int64_t, cpu::MatmulKeyHash> scratch_bytes;
+  std::map<cpu::MatmulKey, cpu::Matmul> matmuls;
+  std::map<cpu::MatmulKey, std::int64_t> scratch_bytes;
 };
 
 }  // namespace fsdp::device

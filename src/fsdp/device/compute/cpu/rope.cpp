@@ -33,7 +33,7 @@ template <ComputedBy<Cpu> T>
 void run(Cpu::Stream& stream, const Rope<T>& op) {
   const Tensor<T>& x = op.x;
   const Tensor<const float>& table = op.table;
-  const auto& kernel = cpu::kernels<cpu::RopeKernels>().of<T>();
+  const auto& kernel = cpu::kernels<cpu::RowKernels>().of<T>();
   const float sign = op.rotation == Rotation::forward ? 1.0f : -1.0f;
   const std::int64_t head_dim = table.columns();
   const cpu::Division tokens{.count = x.rows(), .step = 1, .bytes = op.cost().bytes};

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <string_view>
 
 #include <tessera/fsdp/device/compute/cpu.hpp>
 
@@ -15,66 +16,16 @@
 namespace fsdp::device {
 namespace {
 
-void require_tokens(const Tensor<const std::int32_t>& tokens, std::int64_t vocabulary) {
-  for (std::int64_t t = 0; t < tokens.numel(); ++t)
-    require<InputError>(tokens[t] >= 0 && tokens[t] < vocabulary, "embedding: token ", tokens[t], " at position ", t,
+/// Throws InputError unless all ids are in the vocabulary. `what` and `where` describe them.
+void require_in_vocabulary(const Tensor<const std::int32_t>& ids, std::int64_t vocabulary, std::string_view what,
+                           std::string_view where) {
+  for (std::int64_t t = 0; t < ids.numel(); ++t)
+    require<InputError>(ids[t] >= 0 && ids[t] < vocabulary, what, " ", ids[t], where, t,
                         " is outside the vocabulary of ", vocabulary);
 }
-
-}  // namespace
-
-template <ComputedBy<Cpu> T>
-void run(Cpu::Stream& stream, const Embedding<T>& op) {
-  require_tokens(op.tokens, op.table.rows());
-  const auto row_bytes = static_cast<std::size_t>(op.table.columns()) * sizeof(T);
-  const cpu::Division rows{.count = op.tokens.numel(), .step = 1, .bytes = op.cost().bytes};
-  cpu::for_parts(stream, rows, [&](std::int64_t begin, std::int64_t end, int) {
-    for (std::int64_t t = begin; t < end; ++t)
-      std::memcpy(static_cast<void*>(op.out.row(t)), op.table.row(op.tokens[t]), row_bytes);
-  });
-}
-
-template <ComputedBy<Cpu> T>
-void run(Cpu::Stream& stream, const EmbeddingBackward<T>& op) {
-  const Tensor<float>& dtable = op.dtable;
-  require_tokens(op.tokens, dtable.rows());
-  if (op.write == Write::overwrite)
-    cpu::for_elements(stream, dtable.shape(), dtable.contiguous(), dtable.bytes(),
-                      [&](std::int64_t row, std::int64_t begin, std::int64_t end) {
-                        std::memset(dtable.row(row) + begin, 0, static_cast<std::size_t>(end - begin) * sizeof(float));
-                      });
-  // A token may occur many times, so threads divide the columns instead of the tokens. Each sum is then added in token
-  // order.
-  const auto& kernel = cpu::kernels<cpu::ElementwiseKernels>().of<T>();
-  const cpu::Division columns{.count = dtable.columns(), .step = 16, .bytes = 3 * op.dy.bytes()};
-  cpu::for_parts(stream, columns, [&](std::int64_t begin, std::int64_t end, int) {
-    for (std::int64_t t = 0; t < op.tokens.numel(); ++t)
-      kernel.add_to_float(op.dy.row(t) + begin, dtable.row(op.tokens[t]) + begin, end - begin);
-  });
-}
-
-FSDP_RUN_INSTANCES(Cpu, Embedding)
-FSDP_RUN_INSTANCES(Cpu, EmbeddingBackward)
-
-namespace {
 
 /// Columns of a row's state. The row's log sum exp is maximum + log(sum).
 enum State : std::int64_t { maximum, sum, target_logit };
-
-void require_targets(const Tensor<const std::int32_t>& targets, std::int64_t vocabulary) {
-  for (std::int64_t t = 0; t < targets.numel(); ++t)
-    require<InputError>(targets[t] >= 0 && targets[t] < vocabulary, "cross_entropy: target ", targets[t], " in row ", t,
-                        " is outside the vocabulary of ", vocabulary);
-}
-
-/// Calls body(row) for all rows, distributed over threads.
-template <class Body>
-void for_rows(const Cpu::Stream& stream, std::int64_t count, const Cost& cost, const Body& body) {
-  const cpu::Division rows{.count = count, .step = 1, .bytes = cost.bytes};
-  cpu::for_parts(stream, rows, [&](std::int64_t begin, std::int64_t end, int) {
-    for (std::int64_t row = begin; row < end; ++row) body(row);
-  });
-}
 
 /// row = scale * (exp(row - maximum) / sum - one_hot), where one_hot is 1 at `target` if the target is one of the
 /// columns.
@@ -85,8 +36,8 @@ void replace_row(T* row, std::int64_t columns, std::int64_t target, float most, 
   double likelihood = 0;
   if (holds_target)
     likelihood = std::exp(static_cast<double>(static_cast<float>(row[target])) - static_cast<double>(most)) / total;
-  cpu::kernels<cpu::SoftmaxKernels>().of<T>().scaled_exponential(
-      row, columns, most, static_cast<float>(static_cast<double>(scale) / total));
+  cpu::kernels<cpu::RowKernels>().of<T>().scaled_exponential(row, columns, most,
+                                                             static_cast<float>(static_cast<double>(scale) / total));
   if (holds_target) row[target] = T(static_cast<float>(static_cast<double>(scale) * (likelihood - 1)));
 }
 
@@ -95,10 +46,10 @@ void replace_row(T* row, std::int64_t columns, std::int64_t target, float most, 
 template <class T, class Op, class Finish>
 void sum_losses(Cpu::Stream& stream, const Op& op, Scratch memory, const Finish& finish) {
   const Tensor<const T> logits = op.logits;
-  require_targets(op.targets, logits.columns());
-  const auto& kernel = cpu::kernels<cpu::SoftmaxKernels>().of<T>();
+  require_in_vocabulary(op.targets, logits.columns(), "cross_entropy: target", " in row ");
+  const auto& kernel = cpu::kernels<cpu::RowKernels>().of<T>();
   const Tensor<double> losses = memory.as<double>({logits.rows()});
-  for_rows(stream, logits.rows(), op.cost(), [&](std::int64_t row) {
+  cpu::for_rows(stream, logits.rows(), op.cost().bytes, [&](std::int64_t row) {
     float most = 0;
     double total = 0;
     kernel.maximum_and_sum(logits.row(row), logits.columns(), &most, &total);
@@ -109,18 +60,39 @@ void sum_losses(Cpu::Stream& stream, const Op& op, Scratch memory, const Finish&
   for (std::int64_t row = 0; row < logits.rows(); ++row) op.loss[0] += losses[row];
 }
 
-/// Returns the scratch bytes: one loss per row.
-std::int64_t losses_bytes(std::int64_t rows) { return rows * std::int64_t{sizeof(double)}; }
-
 }  // namespace
 
 template <ComputedBy<Cpu> T>
+void run(Cpu::Stream& stream, const Embedding<T>& op) {
+  require_in_vocabulary(op.tokens, op.table.rows(), "embedding: token", " at position ");
+  const auto row_bytes = static_cast<std::size_t>(op.table.columns()) * sizeof(T);
+  cpu::for_rows(stream, op.tokens.numel(), op.cost().bytes, [&](std::int64_t t) {
+    std::memcpy(static_cast<void*>(op.out.row(t)), op.table.row(op.tokens[t]), row_bytes);
+  });
+}
+
+template <ComputedBy<Cpu> T>
+void run(Cpu::Stream& stream, const EmbeddingBackward<T>& op) {
+  const Tensor<float>& dtable = op.dtable;
+  require_in_vocabulary(op.tokens, dtable.rows(), "embedding: token", " at position ");
+  if (op.write == Write::overwrite) run(stream, Fill<float>{.y = dtable});
+  // A token may occur many times, so threads divide the columns instead of the tokens. Each sum is then added in token
+  // order.
+  const auto& kernel = cpu::kernels<cpu::ElementwiseKernels>().of<T>();
+  const cpu::Division columns{.count = dtable.columns(), .step = 16, .bytes = 3 * op.dy.bytes()};
+  cpu::for_parts(stream, columns, [&](std::int64_t begin, std::int64_t end, int) {
+    for (std::int64_t t = 0; t < op.tokens.numel(); ++t)
+      kernel.add_to_float(op.dy.row(t) + begin, dtable.row(op.tokens[t]) + begin, end - begin);
+  });
+}
+
+template <ComputedBy<Cpu> T>
 std::int64_t scratch(const Cpu::Planner&, const CrossEntropy<T>& op) {
-  return losses_bytes(op.logits.rows());
+  return op.logits.rows() * std::int64_t{sizeof(double)};
 }
 template <ComputedBy<Cpu> T>
 std::int64_t scratch(const Cpu::Planner&, const CrossEntropyLoss<T>& op) {
-  return losses_bytes(op.logits.rows());
+  return op.logits.rows() * std::int64_t{sizeof(double)};
 }
 
 template <ComputedBy<Cpu> T>
@@ -138,8 +110,8 @@ void run(Cpu::Stream& stream, const CrossEntropyLoss<T>& op, Scratch memory) {
 template <ComputedBy<Cpu> T>
 void run(Cpu::Stream& stream, const CrossEntropyFold<T>& op) {
   const Tensor<const T>& logits = op.logits;
-  const auto& kernel = cpu::kernels<cpu::SoftmaxKernels>().of<T>();
-  for_rows(stream, logits.rows(), op.cost(), [&](std::int64_t row) {
+  const auto& kernel = cpu::kernels<cpu::RowKernels>().of<T>();
+  cpu::for_rows(stream, logits.rows(), op.cost().bytes, [&](std::int64_t row) {
     double* const so_far = op.state.row(row);
     if (op.first == 0) so_far[maximum] = -std::numeric_limits<double>::infinity();
     if (op.first == 0) so_far[sum] = so_far[target_logit] = 0;
@@ -165,12 +137,14 @@ void run(Cpu::Stream&, const CrossEntropySum& op) {
 
 template <ComputedBy<Cpu> T>
 void run(Cpu::Stream& stream, const CrossEntropyGradient<T>& op) {
-  for_rows(stream, op.logits.rows(), op.cost(), [&](std::int64_t row) {
+  cpu::for_rows(stream, op.logits.rows(), op.cost().bytes, [&](std::int64_t row) {
     replace_row(op.logits.row(row), op.logits.columns(), op.targets[row] - op.first,
                 static_cast<float>(op.state.row(row)[maximum]), op.state.row(row)[sum], op.scale);
   });
 }
 
+FSDP_RUN_INSTANCES(Cpu, Embedding)
+FSDP_RUN_INSTANCES(Cpu, EmbeddingBackward)
 FSDP_RUN_INSTANCES_IN_SCRATCH(Cpu, CrossEntropy)
 FSDP_RUN_INSTANCES_IN_SCRATCH(Cpu, CrossEntropyLoss)
 FSDP_RUN_INSTANCES(Cpu, CrossEntropyFold)

@@ -5,15 +5,14 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <type_traits>
 
 #include <tessera/fsdp/core/checked.hpp>
 #include <tessera/fsdp/core/dtype.hpp>
 #include <tessera/fsdp/core/error.hpp>
 
+#include "../../cpu/threads.hpp"
 #include "kernels/tables.hpp"
 #include "matmul_choice.hpp"
-#include "scratch_layout.hpp"
 
 namespace fsdp::device::cpu {
 namespace {
@@ -27,22 +26,6 @@ bool library_has(Isa isa, dnnl::cpu_isa library) {
   limit_library();
   const auto needed = static_cast<unsigned>(library);  // each set's bits are a subset of the bits of the sets above it
   return detected_isa() >= isa && (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & needed) == needed;
-}
-
-bool choose_float() {
-  switch (matmul_choice().bf16) {
-    case Bf16Matmul::by_instruction_set:
-      return float_is_faster({.isa = detected_isa(),
-                              .library_bf16 = library_has(Isa::avx512_bf16, dnnl::cpu_isa::avx512_core_bf16),
-                              .library_amx = library_has(Isa::avx512_bf16, dnnl::cpu_isa::avx512_core_amx),
-                              .intel = is_intel()});
-    case Bf16Matmul::by_float: return true;
-    case Bf16Matmul::native: break;
-  }
-  require<InputError>(library_has(Isa::avx512, dnnl::cpu_isa::avx512_core),
-                      "TESSERA_BF16_MATMUL is native, and oneDNN has ", "no bf16 matmul for ", name_of(detected_isa()),
-                      ", or for what DNNL_MAX_CPU_ISA leaves (it needs ", "AVX-512); leave it out, or say float");
-  return false;
 }
 
 /// Returns the length of parts that are at most `most` long, and as equal as multiples of `step` allow.
@@ -102,17 +85,11 @@ template <class C>
 void write(const WidenedMatmul& w, C* c, float* sums, std::int64_t rows, std::int64_t columns) {
   const auto& kernel = kernels<ElementwiseKernels>().of<C>();
   for (std::int64_t row = 0; row < rows; ++row, c += w.key.ldc, sums += leading(w.n)) {
-    if constexpr (std::is_same_v<C, float>)
-      if (w.key.accumulate) {
-        kernel.add(sums, c, columns);
-        continue;
-      }
     if (w.key.accumulate) kernel.add_to_float(c, sums, columns);
     kernel.from_float(sums, c, columns);
   }
 }
 
-/// Computes one block of C.
 void run_block(const WidenedMatmul& w, std::int64_t i, std::int64_t j, const bf16* a, const bf16* b, void* c,
                std::byte* scratch) {
   const MatmulKey& key = w.key;
@@ -140,9 +117,21 @@ void run_block(const WidenedMatmul& w, std::int64_t i, std::int64_t j, const bf1
     write<float>(w, static_cast<float*>(c) + i * key.ldc + j, sums, rows, columns);
 }
 
-}  // namespace
-
-namespace {
+bool choose_float() {
+  switch (matmul_choice().bf16) {
+    case Bf16Matmul::by_instruction_set:
+      return float_is_faster({.isa = detected_isa(),
+                              .library_bf16 = library_has(Isa::avx512_bf16, dnnl::cpu_isa::avx512_core_bf16),
+                              .library_amx = library_has(Isa::avx512_bf16, dnnl::cpu_isa::avx512_core_amx),
+                              .intel = is_intel()});
+    case Bf16Matmul::by_float: return true;
+    case Bf16Matmul::native: break;
+  }
+  require<InputError>(library_has(Isa::avx512, dnnl::cpu_isa::avx512_core),
+                      "TESSERA_BF16_MATMUL is native, and oneDNN has ", "no bf16 matmul for ", name_of(detected_isa()),
+                      ", or for what DNNL_MAX_CPU_ISA leaves (it needs ", "AVX-512); leave it out, or say float");
+  return false;
+}
 
 bool bf16_goes_by_float() {
   static const bool by_float = choose_float();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// AdamW and the squared norm, in double or exact, over ranges of float shards.
+/// AdamW, SGD, and the squared norm, in double or exact, over ranges of float shards.
 #include "../../optimizer_step.hpp"
 #include "tables.hpp"
 #include "vector.hpp"
@@ -8,9 +8,8 @@
 namespace fsdp::device::cpu {
 namespace {
 
-template <bool with_model>
-void update(const AdamWFactors& f, float* main, float* first_moment, float* second_moment, const float* gradient,
-            bf16* model, std::int64_t count) {
+void adamw(const AdamWFactors& f, float* main, float* first_moment, float* second_moment, const float* gradient,
+           bf16* model, std::int64_t count) {
   for_vectors(count, [=](std::int64_t i, auto part) FSDP_INLINE_LAMBDA {
     const Floats g = load(gradient + i, part) * f.gradient_scale;
     const Floats m = load(first_moment + i, part) * f.beta1 + g * f.one_minus_beta1;
@@ -20,22 +19,38 @@ void update(const AdamWFactors& f, float* main, float* first_moment, float* seco
     store(first_moment + i, m, part);
     store(second_moment + i, v, part);
     store(main + i, w, part);
-    if constexpr (with_model) store(model + i, w, part);
+    if (model != nullptr) store(model + i, w, part);
   });
 }
 
-void adamw(const AdamWFactors& factors, float* main, float* first_moment, float* second_moment, const float* gradient,
-           bf16* model, std::int64_t count) {
-  if (model == nullptr)
-    update<false>(factors, main, first_moment, second_moment, gradient, model, count);
-  else
-    update<true>(factors, main, first_moment, second_moment, gradient, model, count);
+void sgd(const SgdRules& rules, const StepDecision& step, float* main, float* momentum, const float* gradient,
+         bf16* model, std::int64_t count) {
+  const float scale = step.gradient_scale, lr = static_cast<float>(step.lr), kept = rules.momentum;
+  for_vectors(count,
+              [=, decay = rules.weight_decay, nesterov = rules.nesterov](std::int64_t i, auto part) FSDP_INLINE_LAMBDA {
+                const Floats w = load(main + i, part);
+                const Floats g = load(gradient + i, part) * scale + w * decay;
+                Floats direction = g;
+                if (momentum != nullptr) {
+                  const Floats m = load(momentum + i, part) * kept + g;
+                  store(momentum + i, m, part);
+                  direction = nesterov ? g + m * kept : m;
+                }
+                const Floats stepped = w - direction * lr;
+                store(main + i, stepped, part);
+                if (model != nullptr) store(model + i, stepped, part);
+              });
 }
 
 using Doubles [[gnu::vector_size(lanes * 4)]] = double;
 using FewFloats [[gnu::vector_size(lanes * 2)]] = float;
 
-FSDP_INLINE Doubles widen(FewFloats few) {
+constexpr std::int64_t width = lanes / 2;  // of Doubles
+constexpr std::int64_t sums = 16;          // number of interleaved sums
+
+FSDP_INLINE Doubles load_doubles(const float* from) {
+  FewFloats few;
+  __builtin_memcpy(&few, from, sizeof few);
 #if defined(__aarch64__)  // as in vector.hpp
   return reinterpret_cast<Doubles>(vcvt_f64_f32(reinterpret_cast<float32x2_t>(few)));
 #elif defined(__AVX512F__)  // g++ 12 would convert halves of the vector through the stack
@@ -48,18 +63,13 @@ FSDP_INLINE Doubles widen(FewFloats few) {
 }
 
 double sum_of_squares(const float* x, std::int64_t count) {
-  constexpr std::int64_t width = lanes / 2;
-  constexpr std::int64_t sums = 16;
   Doubles partial[sums / width] = {};
   std::int64_t i = 0;
-  for (; i + sums <= count; i += sums) {
+  for (; i + sums <= count; i += sums)
     for (std::int64_t j = 0; j < sums / width; ++j) {
-      FewFloats few;
-      __builtin_memcpy(&few, x + i + j * width, sizeof few);
-      const Doubles value = widen(few);
+      const Doubles value = load_doubles(x + i + j * width);
       partial[j] += value * value;  // the product of two floats is exact in double, with or without FMA
     }
-  }
   double total = 0;
   for (const Doubles& some : partial)
     for (std::int64_t lane = 0; lane < width; ++lane) total += some[lane];
@@ -70,9 +80,7 @@ double sum_of_squares(const float* x, std::int64_t count) {
 std::int64_t largest_magnitude(const float* x, std::int64_t count) {
   std::int32_t largest = 0;
   for (std::int64_t i = 0; i < count; ++i) {
-    std::int32_t bits;
-    __builtin_memcpy(&bits, x + i, sizeof bits);
-    bits &= 0x7fffffff;
+    const std::int32_t bits = __builtin_bit_cast(std::int32_t, x[i]) & 0x7fffffff;
     largest = bits > largest ? bits : largest;
   }
   return largest;
@@ -82,16 +90,12 @@ std::int64_t largest_magnitude(const float* x, std::int64_t count) {
 /// 2^10, so that q^2 = coarse^2 + fine (q + coarse). The first is a multiple of 2^20 up to 2^60, the second is below
 /// 2^40: sums of 2^13 of either are exact.
 SplitSum fixed_point_squares(const float* x, double scale, std::int64_t count) {
-  constexpr std::int64_t width = lanes / 2;
-  constexpr std::int64_t sums = 16;
   static_assert(sum_chunk / sums <= 1 << 13);
   constexpr double to_whole = 0x1.8p52, to_coarse = 0x1.8p62;  // adding these rounds to multiples of 1 and of 2^10
   Doubles coarse[sums / width] = {}, fine[sums / width] = {};
   const auto add = [&](const float* from) FSDP_INLINE_LAMBDA {
     for (std::int64_t j = 0; j < sums / width; ++j) {
-      FewFloats few;
-      __builtin_memcpy(&few, from + j * width, sizeof few);
-      const Doubles value = widen(few) * scale;  // exact, with or without FMA
+      const Doubles value = load_doubles(from + j * width) * scale;  // exact, with or without FMA
       const Doubles whole = (value + to_whole) - to_whole;
       const Doubles part = (value + to_coarse) - to_coarse;
       coarse[j] += part * part;
@@ -115,6 +119,7 @@ SplitSum fixed_point_squares(const float* x, double scale, std::int64_t count) {
 }
 
 constexpr OptimizerKernels exported = {.adamw = adamw,
+                                       .sgd = sgd,
                                        .sum_of_squares = sum_of_squares,
                                        .largest_magnitude = largest_magnitude,
                                        .fixed_point_squares = fixed_point_squares};

@@ -6,7 +6,6 @@
 #pragma once
 
 #include <cstdint>
-#include <type_traits>
 
 #include <tessera/fsdp/core/dtype.hpp>
 
@@ -14,22 +13,18 @@
 
 namespace fsdp::device {
 struct AdamWFactors;  // in src/fsdp/device/optimizer_step.hpp
-}
+struct SgdRules;
+struct StepDecision;
+}  // namespace fsdp::device
 
 namespace fsdp::device::cpu {
 
 /// One set of functions for each element type.
 template <template <class> class Functions>
-struct ByType {
-  Functions<float> f32;
-  Functions<bf16> half;
-
+struct ByType : Functions<float>, Functions<bf16> {
   template <class T>
   const Functions<T>& of() const {
-    if constexpr (std::is_same_v<T, float>)
-      return f32;
-    else
-      return half;
+    return *this;
   }
 };
 
@@ -37,8 +32,12 @@ struct ByType {
 struct Scaling {
   float factor = 1;
   bool accumulate = false;
-  std::uint32_t dropped_below = 0, row = 0,
-                column = 0;  ///< dropout's threshold and position (src/fsdp/device/host_device.hpp)
+  std::uint32_t dropped_below = 0, row = 0, column = 0;  ///< dropout's threshold and position
+};
+
+/// Sums of the bits of elements, modulo 2^64: unweighted, and weighted by the index in the range, from 0.
+struct DigestSums {
+  std::uint64_t bits = 0, by_index = 0;
 };
 
 template <class T>
@@ -50,6 +49,7 @@ struct ElementwiseFunctions {
   void (*add_to_float)(const T* x, float* y, std::int64_t count);
   void (*scale)(const T* x, T* y, const Scaling& scaling, std::int64_t count);
   void (*scale_to_float)(const T* x, float* y, const Scaling& scaling, std::int64_t count);
+  DigestSums (*digest)(const T* x, std::int64_t count);
 };
 struct ElementwiseKernels : ByType<ElementwiseFunctions> {};
 
@@ -62,6 +62,9 @@ struct OptimizerKernels {
   /// `model` may be null.
   void (*adamw)(const AdamWFactors& factors, float* main, float* first_moment, float* second_moment,
                 const float* gradient, bf16* model, std::int64_t count);
+  /// `momentum` and `model` may be null.
+  void (*sgd)(const SgdRules& rules, const StepDecision& step, float* main, float* momentum, const float* gradient,
+              bf16* model, std::int64_t count);
   /// Sums in double, in sixteen interleaved sums, so that results are bit-identical with every instruction set.
   double (*sum_of_squares)(const float* x, std::int64_t count);
   /// Returns the bits of the largest magnitude.
@@ -69,28 +72,6 @@ struct OptimizerKernels {
   /// Sums the squares of rint(x * scale), ties to even, over at most sum_chunk elements. Each |rint(x * scale)| is
   /// below 2^30.
   SplitSum (*fixed_point_squares)(const float* x, double scale, std::int64_t count);
-};
-
-/// Sums of the bits of elements, modulo 2^64: unweighted, and weighted by the index in the range, from 0.
-struct DigestSums {
-  std::uint64_t bits = 0, by_index = 0;
-};
-template <class T>
-struct DigestFunctions {
-  DigestSums (*digest)(const T* x, std::int64_t count);
-};
-struct DigestKernels : ByType<DigestFunctions> {};
-
-/// SGD's constants in the form that its kernels use.
-struct SgdFactors {
-  float gradient_scale = 1, lr = 0, momentum = 0, weight_decay = 0;
-  bool nesterov = false;
-};
-
-struct SgdKernels {
-  /// `momentum` and `model` may be null.
-  void (*sgd)(const SgdFactors& factors, float* main, float* momentum, const float* gradient, bf16* model,
-              std::int64_t count);
 };
 
 }  // namespace fsdp::device::cpu

@@ -49,11 +49,6 @@ FSDP_INLINE void for_vectors(std::int64_t count, Step step) {
 
 FSDP_INLINE Floats broadcast(float value) { return value - Floats{}; }
 
-FSDP_INLINE Floats load(const float* from, Whole = {}) {
-  Floats value;
-  __builtin_memcpy(&value, from, sizeof value);
-  return value;
-}
 FSDP_INLINE Floats widen(HalfWords halves) {
 #if defined(__AVX512F__)
   return reinterpret_cast<Floats>(
@@ -64,21 +59,22 @@ FSDP_INLINE Floats widen(HalfWords halves) {
   return reinterpret_cast<Floats>(__builtin_convertvector(halves, Words) << 16);
 #endif
 }
-FSDP_INLINE Floats load(const bf16* from, Whole = {}) {
-  HalfWords halves;
-  __builtin_memcpy(&halves, from, sizeof halves);
-  return widen(halves);
-}
 
-/// Loads the last `count` < lanes elements; the other lanes are 0.
-FSDP_INLINE Floats load(const float* from, std::int64_t count) {
+/// Returns the number of elements of a part.
+constexpr std::size_t size_of(Whole) { return static_cast<std::size_t>(lanes); }
+constexpr std::size_t size_of(std::int64_t count) { return static_cast<std::size_t>(count); }
+
+/// Loads a register, or the last `part` < lanes elements; the other lanes are then 0.
+template <class Part = Whole>
+FSDP_INLINE Floats load(const float* from, Part part = {}) {
   Floats value = {};
-  __builtin_memcpy(&value, from, static_cast<std::size_t>(count) * sizeof(float));
+  __builtin_memcpy(&value, from, size_of(part) * sizeof(float));
   return value;
 }
-FSDP_INLINE Floats load(const bf16* from, std::int64_t count) {
+template <class Part = Whole>
+FSDP_INLINE Floats load(const bf16* from, Part part = {}) {
   HalfWords halves = {};
-  __builtin_memcpy(&halves, from, static_cast<std::size_t>(count) * sizeof(bf16));
+  __builtin_memcpy(&halves, from, size_of(part) * sizeof(bf16));
   return widen(halves);
 }
 
@@ -94,23 +90,27 @@ FSDP_INLINE HalfWords narrow(Floats value) {
   return __builtin_convertvector((is_nan & quiet_nan) | (~is_nan & rounded), HalfWords);
 #endif
 }
-FSDP_INLINE void store(float* to, Floats value, Whole = {}) { __builtin_memcpy(to, &value, sizeof value); }
-FSDP_INLINE void store(float* to, Floats value, std::int64_t count) {
-  __builtin_memcpy(to, &value, static_cast<std::size_t>(count) * sizeof(float));
+template <class Part = Whole>
+FSDP_INLINE void store(float* to, Floats value, Part part = {}) {
+  __builtin_memcpy(to, &value, size_of(part) * sizeof(float));
 }
-FSDP_INLINE void store(bf16* to, Floats value, Whole = {}) {
+template <class Part = Whole>
+FSDP_INLINE void store(bf16* to, Floats value, Part part = {}) {
   const HalfWords halves = narrow(value);
-  __builtin_memcpy(static_cast<void*>(to), &halves, sizeof halves);
-}
-FSDP_INLINE void store(bf16* to, Floats value, std::int64_t count) {
-  const HalfWords halves = narrow(value);
-  __builtin_memcpy(static_cast<void*>(to), &halves, static_cast<std::size_t>(count) * sizeof(bf16));
+  __builtin_memcpy(static_cast<void*>(to), &halves, size_of(part) * sizeof(bf16));
 }
 
 /// Returns the value after rounding to T.
 FSDP_INLINE Floats rounded_to(float, Floats value) { return value; }
 FSDP_INLINE Floats rounded_to(bf16, Floats value) { return widen(narrow(value)); }
 
+FSDP_INLINE Integers lane_numbers() {
+  Integers numbers = {};
+  for (int lane = 0; lane < lanes; ++lane) numbers[lane] = lane;
+  return numbers;
+}
+/// Returns a mask with all bits set in lanes whose index is below `count`.
+FSDP_INLINE Integers below(std::int64_t count) { return lane_numbers() < static_cast<std::int32_t>(count); }
 /// Returns the lanes of `yes` whose `condition` is true, and those of `no` otherwise.
 FSDP_INLINE Floats select(Integers condition, Floats yes, Floats no) {
   return reinterpret_cast<Floats>((condition & reinterpret_cast<Integers>(yes)) |
@@ -127,9 +127,7 @@ FSDP_INLINE Floats smaller_of(Floats first, Floats second) {
 #elif defined(__x86_64__)
   return reinterpret_cast<Floats>(_mm_min_ps(reinterpret_cast<__m128>(first), reinterpret_cast<__m128>(second)));
 #else
-  for (std::int64_t lane = 0; lane < lanes; ++lane)
-    first[lane] = first[lane] < second[lane] ? first[lane] : second[lane];
-  return first;
+  return select(first < second, first, second);
 #endif
 }
 FSDP_INLINE Floats larger_of(Floats first, Floats second) {
@@ -141,9 +139,7 @@ FSDP_INLINE Floats larger_of(Floats first, Floats second) {
 #elif defined(__x86_64__)
   return reinterpret_cast<Floats>(_mm_max_ps(reinterpret_cast<__m128>(first), reinterpret_cast<__m128>(second)));
 #else
-  for (std::int64_t lane = 0; lane < lanes; ++lane)
-    first[lane] = first[lane] > second[lane] ? first[lane] : second[lane];
-  return first;
+  return select(first > second, first, second);
 #endif
 }
 
@@ -155,22 +151,29 @@ FSDP_INLINE Floats keep(Floats value, std::int64_t count, float other) {
   return kept;
 }
 
-/// Adds the lanes by repeated halving.
-FSDP_INLINE float sum(Floats value) {
-#if defined(__AVX2__)
-  __m256 whole;
-  __builtin_memcpy(&whole, &value, sizeof whole);
+/// Folds the lanes by repeated halving, which is a shorter dependency chain than a loop over lanes.
+template <class Fold>
+FSDP_INLINE float fold_lanes(Floats value, Fold fold) {
 #if defined(__AVX512F__)
-  __m256 upper;
-  __builtin_memcpy(&upper, reinterpret_cast<const char*>(&value) + sizeof whole, sizeof upper);
-  whole = _mm256_add_ps(whole, upper);
-#endif
-  __m128 half = _mm_add_ps(_mm256_castps256_ps128(whole), _mm256_extractf128_ps(whole, 1));
-  half = _mm_add_ps(half, _mm_movehl_ps(half, half));
-  return _mm_cvtss_f32(_mm_add_ss(half, _mm_movehdup_ps(half)));
+  value = fold(value, __builtin_shufflevector(value, value, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7));
+  value = fold(value, __builtin_shufflevector(value, value, 4, 5, 6, 7, 0, 1, 2, 3, 12, 13, 14, 15, 8, 9, 10, 11));
+  value = fold(value, __builtin_shufflevector(value, value, 2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13));
+  value = fold(value, __builtin_shufflevector(value, value, 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14));
+#elif defined(__AVX2__)
+  value = fold(value, __builtin_shufflevector(value, value, 4, 5, 6, 7, 0, 1, 2, 3));
+  value = fold(value, __builtin_shufflevector(value, value, 2, 3, 0, 1, 6, 7, 4, 5));
+  value = fold(value, __builtin_shufflevector(value, value, 1, 0, 3, 2, 5, 4, 7, 6));
 #else
-  return (value[0] + value[2]) + (value[1] + value[3]);
+  value = fold(value, __builtin_shufflevector(value, value, 2, 3, 0, 1));
+  value = fold(value, __builtin_shufflevector(value, value, 1, 0, 3, 2));
 #endif
+  return value[0];
+}
+FSDP_INLINE float sum(Floats value) {
+  return fold_lanes(value, [](Floats a, Floats b) FSDP_INLINE_LAMBDA { return a + b; });
+}
+FSDP_INLINE float maximum(Floats value) {
+  return fold_lanes(value, [](Floats a, Floats b) FSDP_INLINE_LAMBDA { return larger_of(a, b); });
 }
 /// Sums step(index, part) over a row in four interleaved registers.
 template <class Step>
@@ -186,12 +189,6 @@ FSDP_INLINE float sum_over(std::int64_t count, Step step) {
   for (; i + lanes <= count; i += lanes) a += step(i, Whole{});
   if (i < count) b += step(i, count - i);
   return sum((a + b) + (c + d));
-}
-
-FSDP_INLINE float maximum(Floats value) {
-  float most = value[0];
-  for (std::int64_t lane = 1; lane < lanes; ++lane) most = value[lane] > most ? value[lane] : most;
-  return most;
 }
 
 FSDP_INLINE Floats square_root(Floats value) {
@@ -236,6 +233,22 @@ FSDP_INLINE Floats exponential(Floats x) {
   p = p * r + 5.0000001201e-1f;
   p = p * (r * r) + r + 1.0f;
   return scaled(p, n);
+}
+
+/// Returns 2^x for x < 128, with relative error below 2e-7; 0 for x < -100, so that products of results are rarely
+/// subnormal, which is slow; NaN stays NaN. x = k + f with |f| <= 1/2: 2^f is computed by the polynomial with the least
+/// relative error (Remez, 7.5e-8), 2^k by setting the exponent bits.
+FSDP_INLINE Floats power_of_two(Floats x) {
+  constexpr float to_integer = 12582912.0f;  // 1.5 * 2^23: adding it stores the nearest integer in the low bits
+  const Floats shifted = x + to_integer;
+  const Floats f = x - (shifted - to_integer);
+  Floats power = f * 1.3276474e-3f + 9.6755413e-3f;
+  power = power * f + 5.5507133e-2f;
+  power = power * f + 2.4022120e-1f;
+  power = power * f + 6.9314697e-1f;
+  power = power * f + 1.0f;
+  const Words exponent = (reinterpret_cast<Words>(shifted) << 23) + 0x3f800000u;
+  return select(x < -100.0f, Floats{}, power * reinterpret_cast<Floats>(exponent));
 }
 
 }  // namespace

@@ -1,11 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The elementwise parts of Muon over ranges of float shards.
+/// Kernels over ranges of elements: SwiGLU, and the elementwise parts of Muon.
 #include "../../../cpu/kernels/vector.hpp"
 #include "tables.hpp"
 
 namespace fsdp::device::cpu {
 namespace {
+
+FSDP_INLINE Floats sigmoid(Floats x) { return 1.0f / (1.0f + exponential(-x)); }
+
+template <class T>
+void swiglu(const T* gate, const T* up, T* h, std::int64_t count) {
+  for_vectors(count, [=](std::int64_t i, auto part) FSDP_INLINE_LAMBDA {
+    const Floats g = load(gate + i, part);
+    store(h + i, g * sigmoid(g) * load(up + i, part), part);
+  });
+}
+
+template <class T>
+void swiglu_backward(T* gate, T* up, T* dh, std::int64_t count) {
+  for_vectors(count, [=](std::int64_t i, auto part) FSDP_INLINE_LAMBDA {
+    const Floats g = load(gate + i, part);
+    const Floats u = load(up + i, part);
+    const Floats d = load(dh + i, part);
+    const Floats s = sigmoid(g);
+    const Floats silu = g * s;
+    store(gate + i, d * u * (s * (1.0f + g * (1.0f - s))), part);
+    store(up + i, d * silu, part);
+    store(dh + i, silu * u, part);
+  });
+}
 
 void momentum_direction(float scale, float momentum, bool nesterov, const float* gradient, float* state,
                         float* direction, std::int64_t count) {
@@ -40,10 +64,14 @@ void step(float decay, float factor, const T* direction, float* main, bf16* mode
 }
 
 template <class T>
-constexpr DirectionFunctions<T> functions = {.scale = scale<T>, .combine = combine<T>, .step = step<T>};
-constexpr DirectionKernels exported = {{functions<float>, functions<bf16>}, momentum_direction};
+constexpr RangeFunctions<T> functions = {.swiglu = swiglu<T>,
+                                         .swiglu_backward = swiglu_backward<T>,
+                                         .scale = scale<T>,
+                                         .combine = combine<T>,
+                                         .step = step<T>};
+constexpr RangeKernels exported = {{functions<float>, functions<bf16>}, momentum_direction};
 
 }  // namespace
 }  // namespace fsdp::device::cpu
 
-FSDP_EXPORT_KERNELS(DirectionKernels)
+FSDP_EXPORT_KERNELS(RangeKernels)
