@@ -15,13 +15,14 @@
 #include <tessera/comm/collectives.hpp>
 
 #include "collective_buffers.hpp"
+#include "rounds.hpp"
 
 namespace fsdp::calibrate {
 
 /// The collectives of one communicator. All communicators of this kind in the cluster run them at the same time. The
 /// functions own the communicator and its memory together.
 struct Link {
-  int ranks = 1;
+  int ranks = 1;                               ///< number of ranks of the communicator
   int calls_of_few = 1, calls_of_many = 1;     ///< calls in one run of `few`, and in one of `gather` or `scatter`
   double bytes = 0;                            ///< bytes of the whole buffer in one call of gather and of scatter
   std::function<void()> few, gather, scatter;  ///< gathers of few bytes, gathers of many, reductions of many
@@ -32,6 +33,13 @@ struct Link {
   std::function<void()> wait;  ///< waits for the gathers that were started
   /// Frees the memory but not the communicator; no function can be used afterwards.
   std::function<void()> free_buffers;
+  std::size_t few_at = 0, gather_at = 0, scatter_at = 0;  ///< numbers of their cases in the rounds that time them
+
+  void add_to(Rounds& rounds) {
+    few_at = rounds.add(few);
+    gather_at = rounds.add(gather);
+    scatter_at = rounds.add(scatter);
+  }
 };
 
 /// The gathers of few and many bytes, and the reductions of many bytes, of one communicator.
