@@ -127,8 +127,7 @@ std::vector<std::string> config_tables();
 std::string version_text();
 
 /// Returns tables of the combinations that policies and backends support, whether or not they are compiled into this
-/// program: backends by operation and element type, precisions by backend, strategies by placement and layout. They are
-/// made from the traits that `Stack` and the collectives check.
+/// program. They are made from the traits that `Stack` and the collectives check.
 std::string support_text();
 
 /// Parses `tessera <sub-command> ...`. Throws InputError.
@@ -146,13 +145,16 @@ void bind(train::FlagSet& flags, OnStack<Options>& command) {
   bind(flags, command.stack);
 }
 
-void bind(train::FlagSet& flags, Plan& command);
-void bind(train::FlagSet& flags, Calibrate& command);
-void bind(train::FlagSet& flags, Export& command);
-void bind(train::FlagSet& flags, Inspect& command);
-void bind(train::FlagSet& flags, Tokenize& command);
-void bind(train::FlagSet& flags, Plot& command);
-void bind(train::FlagSet& flags, Diff& command);
-void bind(train::FlagSet& flags, Replay& command);
+/// Run the sub-commands that work on files and start no ranks. Return the exit status. Throw InputError.
+/// @{
+int run(const Export& command);
+/// Prints the contents of a folder (of a model, of adapters, or of checkpoints) and all problems. Unless --quick is
+/// given, reads every byte that a manifest.json has a checksum for, and searches for weights that are not finite.
+/// Returns 2 if there are problems.
+int run(const Inspect& command);
+int run(const Tokenize& command);
+int run(const Plot& command);  ///< warns on stderr about unusable lines
+int run(const Diff& command);  ///< the same; returns 1 if the digests differ
+/// @}
 
 }  // namespace fsdp::cli

@@ -12,7 +12,7 @@
 #include <tessera/trainer/report/byte_progress.hpp>
 #include <tessera/trainer/report/report.hpp>
 
-#include "files.hpp"
+#include "commands.hpp"
 #include "listed.hpp"
 
 namespace fsdp::cli {

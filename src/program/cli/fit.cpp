@@ -19,7 +19,6 @@
 #include <tessera/trainer/report/report.hpp>
 
 #include "../../trainer/report/json_text.hpp"
-#include "fit_space.hpp"
 
 namespace fsdp::cli {
 namespace {
@@ -30,24 +29,13 @@ struct Way {
   train::EstimatedStep step;
 };
 
-/// The result of a search.
 struct FoundWays {
-  std::vector<Way> best = {};      ///< at least one configuration, fastest first
-  plan::SearchResult search = {};  ///< result for each family of the space
+  std::vector<Way> best = {};  ///< at least one configuration, fastest first
+  plan::SearchResult search = {};
 };
 
 constexpr std::size_t kept_ways = 3;
 constexpr double worth_a_choice = 0.998;  // a variant must take less than this fraction of the time to be reported
-
-/// Shows on a terminal how many configurations were estimated.
-class Progress {
- public:
-  void asked() { line_.show(message("--fit: ", ++asked_, " ways estimated")); }
-
- private:
-  report::ProgressLine line_;
-  int asked_ = 0;
-};
 
 plan::Outcome outcome_of(const Train& train, EstimateStep estimate) {
   try {
@@ -58,12 +46,10 @@ plan::Outcome outcome_of(const Train& train, EstimateStep estimate) {
   }
 }
 
-/// Returns a configuration, or a variant of it (FitSpace::beside) that is faster and also fits.
-Way best_beside(const Train& train, const FitSpace& space, EstimateStep estimate, Progress& progress) {
-  Way best{.train = train, .step = estimate(train)};
-  for (Train& other : space.beside(train)) {
+/// Returns a configuration with its estimated step, or a variant of it (FitSpace::beside) that is faster and also fits.
+Way best_beside(Way best, const FitSpace& space, EstimateStep estimate) {
+  for (Train& other : space.beside(best.train)) {
     try {
-      progress.asked();
       train::EstimatedStep step = estimate(other);
       if (step.estimate.fits() && step.estimate.seconds < worth_a_choice * best.step.estimate.seconds)
         best = {.train = std::move(other), .step = std::move(step)};
@@ -100,22 +86,25 @@ FoundWays find_ways(const Train& asked, const FitSpace& space, EstimateStep esti
   require<InputError>(!space.families().empty(), "--fit: no way is left to try; leave out some flags");
   FoundWays ways;
   {
-    Progress progress;
+    report::ProgressLine line;
+    auto counted = [&, count = 0](const Train& train) mutable {
+      line.show(message("--fit: ", ++count, " ways estimated"));
+      return estimate(train);
+    };
     ways.search = plan::search(space.families(), kept_ways, [&](std::size_t family, const plan::Turned& turned) {
-      progress.asked();
-      return outcome_of(space.train(family, turned), estimate);
+      return outcome_of(space.train(family, turned), counted);
     });
-    for (const plan::Asked& each : ways.search.best)
-      ways.best.push_back(best_beside(space.train(each.family, each.turned), space, estimate, progress));
+    for (const plan::Asked& each : ways.search.best) {
+      const Train train = space.train(each.family, each.turned);
+      ways.best.push_back(best_beside({.train = train, .step = estimate(train)}, space, counted));
+    }
   }
   if (ways.best.empty()) refuse(ways.search, space, estimate);
   std::ranges::stable_sort(ways.best, {}, [](const Way& way) { return way.step.estimate.seconds; });
   return ways;
 }
 
-std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
-
-/// The search result for a strategy: the best result of its families.
+/// The best result of a strategy's families.
 struct StrategyFate {
   std::string strategy;
   plan::FamilyFate fate;
@@ -148,7 +137,7 @@ std::string why(const plan::FamilyFate& fate, const FitSpace& space) {
     case plan::Fate::too_large:
       return message("does not fit: ", report::bytes_text(outcome.missing), " too much with ",
                      space.flags(space.train(fate.asked.family, fate.asked.turned)));
-    case plan::Fate::refused: return first_line(outcome.refused);
+    case plan::Fate::refused: return outcome.refused.substr(0, outcome.refused.find('\n'));
     case plan::Fate::fits: break;
   }
   return "";

@@ -27,7 +27,7 @@
 
 #include "../../fsdp/core/paths.hpp"
 #include "../../fsdp/model_files/adapter_weights.hpp"
-#include "files.hpp"
+#include "commands.hpp"
 #include "listed.hpp"
 
 namespace fsdp::cli {

@@ -16,7 +16,7 @@
 
 #include "../../trainer/report/output_file.hpp"
 #include "../../trainer/report/plot.hpp"
-#include "files.hpp"
+#include "commands.hpp"
 
 namespace fsdp::cli {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "files.hpp"
+#include "commands.hpp"
 
 #include <chrono>
 #include <cstdio>
