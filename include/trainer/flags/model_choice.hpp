@@ -57,8 +57,7 @@ FSDP_HAS_MEMBER(may_be_added)
 /// Reports to `Config::follow` which values the user gave.
 struct WasGiven {
   const GivenValues& values;
-  /// Returns whether the config's value of this name was given.
-  bool operator()(std::string_view name) const;
+  bool operator()(std::string_view name) const { return values.contains(flag_name(name)); }
 };
 
 /// Checks that a config's optional members have the right types.
@@ -104,12 +103,12 @@ struct ConfigKind {
   bool has_adapters = false;
   /// Flags that only add weights to a model: they are also accepted for a folder's model.
   std::vector<std::string> added = {};
+
+  /// See the functions of the same names below.
+  std::string model_name(const ModelChoice& choice) const;
+  bool is_folder(const ModelChoice& choice) const;
 };
 
-/// Returns the flag names of the values for which `may_be_added` returns true.
-std::vector<std::string> added_flags(const NamedValues& values, bool (*may_be_added)(std::string_view));
-
-/// Returns the ConfigKind of a type of config.
 template <class Config>
 ConfigKind config_kind() {
   static_assert(check_config_parts<Config>());
@@ -120,33 +119,29 @@ ConfigKind config_kind() {
   }
   if constexpr (HasAdapters<Config>) {
     Config shown;
-    kind.added = added_flags(shown, [](std::string_view name) -> bool { return Config::may_be_added(name); });
+    for (const NamedValue& value : NamedValues(shown).list())
+      if (Config::may_be_added(value.name)) kind.added.push_back(flag_name(value.name));
   }
   return kind;
 }
 
 /// Returns the value of --model, or else the default preset; empty if neither exists.
-std::string model_name(const ConfigKind& kind, const ModelChoice& choice);
-/// @copydoc model_name(const ConfigKind&, const ModelChoice&)
 template <class Config>
 std::string model_name(const ModelChoice& choice) {
-  return model_name(config_kind<Config>(), choice);
+  return config_kind<Config>().model_name(choice);
 }
 
 /// Returns the user's choice of a model as text, one value per line, to compare it between ranks.
 std::string given_text(const ModelChoice& choice);
 
 /// Returns whether --model is a folder, that is, any name except a preset. Does not access the disk.
-bool is_folder(const ConfigKind& kind, const ModelChoice& choice);
-/// @copydoc is_folder(const ConfigKind&, const ModelChoice&)
 template <class Config>
 bool is_folder(const ModelChoice& choice) {
-  return is_folder(config_kind<Config>(), choice);
+  return config_kind<Config>().is_folder(choice);
 }
 
 /// Adds --model, --adapter if the config has adapters, and a flag for each value of the config.
 void bind_model(FlagSet& flags, ModelChoice& choice, const ConfigKind& kind, const std::vector<NamedValue>& values);
-/// The same for a type of config.
 template <class Config>
 void bind_model(FlagSet& flags, ModelChoice& choice) {
   if constexpr (std::default_initializable<Config>) {
@@ -159,13 +154,11 @@ void bind_model(FlagSet& flags, ModelChoice& choice) {
 
 /// Returns the values that the user adds to a folder's model. Throws InputError if any other value is given.
 GivenValues added_to_folder(const ConfigKind& kind, const std::string& folder, const ModelChoice& choice);
-/// Throw InputError if the folder's model already has adapters, or if the given values define no adapters (--lora-rank
-/// is missing).
-/// @{
+/// Throws InputError if the folder's model already has adapters.
 void require_no_adapters(const LoraConfig& adapters, const std::string& folder, const ModelChoice& choice,
                          const GivenValues& added);
-void require_adapters(const LoraConfig& adapters, const GivenValues& added);
-/// @}
+/// Throws InputError for a value of adapters if the model will have none: all weights would be trained.
+void require_rank(const GivenValues& values);
 
 /// Reads a folder's config and adds the adapters that the user requested.
 template <class Config>
@@ -178,7 +171,7 @@ Config resolve_folder(const std::string& folder, const ModelChoice& choice) {
     set_given(config, added);
     config.adapters().base = folder;
     config.validate();
-    require_adapters(config.adapters(), added);
+    if (!config.adapters().on()) require_rank(added);
   }
   return config;
 }
@@ -192,7 +185,7 @@ bool check_choice(const ConfigKind& kind, const ModelChoice& choice);
 template <class Config>
 Config resolve_model(const ModelChoice& choice) {
   const ConfigKind kind = config_kind<Config>();
-  const std::string name = model_name(kind, choice);
+  const std::string name = kind.model_name(choice);
   if (check_choice(kind, choice)) return resolve_folder<Config>(name, choice);
   const auto begin = [&]() -> Config {
     if constexpr (HasPresets<Config>) {
@@ -205,8 +198,7 @@ Config resolve_model(const ModelChoice& choice) {
   };
   Config config = begin();
   set_given(config, choice.values);
-  const WasGiven changed{choice.values};
-  if constexpr (detail::has_follow<Config>()) config.follow(changed);
+  if constexpr (detail::has_follow<Config>()) config.follow(WasGiven{choice.values});
   config.validate();
   return config;
 }

@@ -11,6 +11,7 @@
 #include <tessera/trainer/flags/flag_set.hpp>
 
 #include "../../fsdp/core/paths.hpp"
+#include "../../fsdp/core/prefixed.hpp"
 
 namespace fsdp::train {
 namespace {
@@ -30,20 +31,8 @@ plan::Cluster read_file(const std::string& path, std::int64_t ranks) {
                         path, ": ", value.name, " is missing; give it: ", value.help);
   if (!keys.is_given("network-latency")) cluster.network_latency = cluster.node_latency;  // then not used
   if (!keys.is_given("network-bandwidth")) cluster.network_bandwidth = cluster.node_bandwidth;
-  try {
-    cluster.validate();
-  } catch (const InputError& error) {
-    throw InputError(message(path, ": ", error.what()));
-  }
+  prefixed(message(path, ": "), [&] { cluster.validate(); });
   return cluster;
-}
-
-plan::Cluster known_cluster(const std::string& name, std::int64_t ranks) {
-  try {
-    return plan::known_cluster(name, ranks);
-  } catch (const InputError& error) {
-    throw InputError(message(name, ": ", error.what()));
-  }
 }
 
 }  // namespace
@@ -55,11 +44,8 @@ plan::Cluster read_cluster(const std::string& name, std::int64_t ranks) {
   const bool known = std::ranges::find(names, name) != names.end();
   require<InputError>(known || path_exists(name), "--cluster ", name, ": no such file, and no cluster has this name; ",
                       suggestion(name, names));
-  try {
-    return known ? known_cluster(name, ranks) : read_file(name, ranks);
-  } catch (const InputError& error) {
-    throw InputError(message("--cluster ", error.what()));
-  }
+  if (known) return prefixed(message("--cluster ", name, ": "), [&] { return plan::known_cluster(name, ranks); });
+  return prefixed("--cluster ", [&] { return read_file(name, ranks); });
 }
 
 }  // namespace fsdp::train
