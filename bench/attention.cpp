@@ -6,8 +6,7 @@
 #include <tessera/fsdp/device/cpu.hpp>
 #include <tessera/fsdp/device/operations.hpp>
 
-#include "../src/program/calibrate/attention_pass.hpp"
-#include "../src/program/calibrate/matmul_replay.hpp"
+#include "../src/program/calibrate/computations.hpp"
 #include "lines.hpp"
 #include "options.hpp"
 

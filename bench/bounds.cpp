@@ -12,7 +12,7 @@
 
 #include <tessera/fsdp/core/checked.hpp>
 
-#include "../src/program/calibrate/fill.hpp"
+#include "../src/program/calibrate/operands.hpp"
 
 namespace fsdp::bench {
 

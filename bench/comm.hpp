@@ -18,7 +18,7 @@
 #include <tessera/fsdp/core/policy_text.hpp>
 #include <tessera/fsdp/training/launch.hpp>
 
-#include "../src/program/calibrate/collective_buffers.hpp"
+#include "../src/program/calibrate/links.hpp"
 #include "bounds.hpp"
 #include "lines.hpp"
 #include "options.hpp"

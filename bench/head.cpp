@@ -11,8 +11,7 @@
 #include <tessera/fsdp/device/operations.hpp>
 #include <tessera/fsdp/nn/loss_head.hpp>
 
-#include "../src/program/calibrate/fill.hpp"
-#include "../src/program/calibrate/tensors.hpp"
+#include "../src/program/calibrate/operands.hpp"
 #include "lines.hpp"
 #include "options.hpp"
 

@@ -15,9 +15,9 @@
 #include <tessera/comm/launch/print.hpp>
 #include <tessera/comm/rendezvous.hpp>
 #include <tessera/fsdp/core/error.hpp>
-#include <tessera/fsdp/core/nearest.hpp>
+#include <tessera/fsdp/core/terminal_text.hpp>
 #include <tessera/fsdp/training/program.hpp>
-#include <tessera/trainer/flags/ranges.hpp>
+#include <tessera/trainer/flags/options.hpp>
 
 #include "../src/program/cli/commands.hpp"
 #include "../src/trainer/flags/parsed.hpp"

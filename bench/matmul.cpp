@@ -9,7 +9,7 @@
 
 #include "../src/fsdp/device/compute/cpu/widened_matmul.hpp"
 #include "../src/fsdp/device/cpu/isa.hpp"
-#include "../src/program/calibrate/matmul_replay.hpp"
+#include "../src/program/calibrate/computations.hpp"
 #include "lines.hpp"
 #include "options.hpp"
 

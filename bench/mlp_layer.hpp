@@ -14,7 +14,7 @@
 #include <tessera/fsdp/device/meta.hpp>
 #include <tessera/fsdp/nn/swiglu_mlp.hpp>
 
-#include "../src/program/calibrate/fill.hpp"
+#include "../src/program/calibrate/operands.hpp"
 
 namespace fsdp::bench {
 

@@ -7,14 +7,13 @@
 #include <type_traits>
 #include <vector>
 
-#include <tessera/fsdp/buffer/owned.hpp>
+#include <tessera/fsdp/buffer/layout_policies.hpp>
 #include <tessera/fsdp/device/cpu.hpp>
 #include <tessera/fsdp/device/meta.hpp>
-#include <tessera/fsdp/optim/adamw.hpp>
+#include <tessera/fsdp/optim/optimizer.hpp>
 #include <tessera/fsdp/training/muon.hpp>
 
-#include "../src/program/calibrate/fill.hpp"
-#include "../src/program/calibrate/tensors.hpp"
+#include "../src/program/calibrate/operands.hpp"
 #include "bounds.hpp"
 #include "lines.hpp"
 #include "options.hpp"

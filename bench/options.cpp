@@ -7,7 +7,7 @@
 
 #include <tessera/comm/launch/cores.hpp>
 #include <tessera/fsdp/core/error.hpp>
-#include <tessera/trainer/flags/ranges.hpp>
+#include <tessera/trainer/flags/options.hpp>
 
 #include "../src/program/cli/commands.hpp"
 

@@ -9,10 +9,10 @@
 #include <cstdint>
 #include <string>
 
+#include <tessera/trainer/flags/flag_values.hpp>
 #include <tessera/trainer/flags/flags.hpp>
 #include <tessera/trainer/flags/optimizer_choice.hpp>
 #include <tessera/trainer/flags/options.hpp>
-#include <tessera/trainer/flags/sequence_flag.hpp>
 
 #include "../src/program/calibrate/rounds.hpp"
 #include "../src/program/cli/stack_choice.hpp"

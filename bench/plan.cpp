@@ -24,7 +24,7 @@
 #include <tessera/fsdp/core/policy_text.hpp>
 #include <tessera/fsdp/models/llama.hpp>
 #include <tessera/fsdp/nn/instances.hpp>
-#include <tessera/fsdp/optim/adamw.hpp>
+#include <tessera/fsdp/optim/optimizer.hpp>
 #include <tessera/fsdp/plan/estimate.hpp>
 #include <tessera/fsdp/sharding/run_time.hpp>
 #include <tessera/fsdp/training/training.hpp>

@@ -25,9 +25,9 @@
 #include <tessera/fsdp/sequence/ulysses.hpp>
 #include <tessera/fsdp/training/launch.hpp>
 #include <tessera/fsdp/training/training.hpp>
-#include <tessera/trainer/run/load.hpp>
+#include <tessera/trainer/run/inference_of.hpp>
 
-#include "../src/program/cli/strategies.hpp"
+#include "../src/program/cli/stack_choice.hpp"
 #include "backends.hpp"
 #include "bounds.hpp"
 #include "comm.hpp"

@@ -28,7 +28,7 @@
 #include <tessera/fsdp/training/training.hpp>
 #include <tessera/trainer/flags/disk_deadline.hpp>
 
-#include "../src/program/cli/strategies.hpp"
+#include "../src/program/cli/stack_choice.hpp"
 #include "bare_loop.hpp"
 #include "comm.hpp"
 #include "lines.hpp"

@@ -12,7 +12,7 @@
 #include <tessera/fsdp/execution/executor.hpp>
 #include <tessera/fsdp/models/llama_config.hpp>
 
-#include "../src/program/calibrate/matmul_replay.hpp"
+#include "../src/program/calibrate/computations.hpp"
 #include "bounds.hpp"
 #include "lines.hpp"
 #include "options.hpp"

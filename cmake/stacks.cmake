@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # The stacks that are compiled into the program: for each communicator and precision one source, made from
-# src/program/stacks/stack.cpp.in, with the strategy types of src/program/cli/strategies.hpp. Every strategy, layout and
+# src/program/stacks/stack.cpp.in, with the strategy types of src/program/cli/stack_choice.hpp. Every strategy, layout and
 # place of the optimizer is a value of these.
 #
 # TESSERA_COMMS and TESSERA_PRECISIONS choose less than all that this build can have. To add a communicator: its name and

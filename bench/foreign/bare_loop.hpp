@@ -15,7 +15,7 @@
 
 #include <tessera/fsdp/core/tensor.hpp>
 #include <tessera/fsdp/module/units.hpp>
-#include <tessera/fsdp/optim/adamw.hpp>
+#include <tessera/fsdp/optim/optimizer.hpp>
 
 namespace fsdp::bench::foreign {
 

@@ -11,7 +11,7 @@
 
 #include <tessera/comm/threads.hpp>
 #include <tessera/fsdp/models/llama.hpp>
-#include <tessera/fsdp/optim/adamw.hpp>
+#include <tessera/fsdp/optim/optimizer.hpp>
 #include <tessera/fsdp/plan/dry_run.hpp>
 #include <tessera/fsdp/sharding/run_time.hpp>
 #include <tessera/fsdp/training/training.hpp>

@@ -10,10 +10,10 @@
 
 #include <tessera/fsdp/core/tensor.hpp>
 #include <tessera/fsdp/device/operations.hpp>
+#include <tessera/fsdp/nn/batch.hpp>
 #include <tessera/fsdp/nn/module.hpp>
 #include <tessera/fsdp/nn/plan_of.hpp>
 #include <tessera/fsdp/nn/projection.hpp>
-#include <tessera/fsdp/nn/valid_rows.hpp>
 
 #include "linear.hpp"
 

@@ -7,8 +7,8 @@
 #include <array>
 #include <cmath>
 
-#include <tessera/fsdp/core/bf16.hpp>
 #include <tessera/fsdp/core/checked.hpp>
+#include <tessera/fsdp/core/dtype.hpp>
 
 namespace gpt2 {
 namespace {

@@ -17,7 +17,6 @@
 #include <vector>
 
 #include <tessera/comm/monitor.hpp>
-#include <tessera/fsdp/core/bf16.hpp>
 #include <tessera/fsdp/core/dtype.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/has_member.hpp>

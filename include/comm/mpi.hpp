@@ -23,7 +23,6 @@
 
 #include <tessera/comm/backend.hpp>
 #include <tessera/comm/mpi_rank.hpp>
-#include <tessera/comm/mpi_staged.hpp>
 #include <tessera/comm/queued_core.hpp>
 #include <tessera/fsdp/device/cpu.hpp>
 

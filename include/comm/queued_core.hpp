@@ -1,22 +1,107 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The typed wrapper of a core whose collectives run on their own queue. Self, Threads, Nccl and Mpi use it on an
+/// Queues of asynchronous devices: a type-erased queue, so that backend cores compile once for all devices, and the
+/// typed wrapper of a core whose collectives run on such a queue. Self, Threads, Nccl and Mpi use it on an
 /// asynchronous device.
-///
-/// A `Rank` is a core as tessera/comm/backend.hpp describes it, compiled once, with `move_with(queue)`, `after`, `done`
-/// and `wait_for` in terms of AnyQueue and AnyEvent. For tensors, the host waits for a device only in `wait` and
-/// `wait_for`; StagedMpiRank also waits in `start`.
 #pragma once
 
+#include <concepts>
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <span>
+#include <string_view>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
-#include <tessera/comm/any_queue.hpp>
 #include <tessera/comm/backend.hpp>
+#include <tessera/comm/transfer.hpp>
+#include <tessera/fsdp/device/device.hpp>
+#include <tessera/fsdp/device/host_memory.hpp>
 
 namespace fsdp::comm {
+
+/// A type-erased device event. A null event counts as already happened.
+using AnyEvent = std::shared_ptr<const void>;
+
+/// One queue of a device. It runs its work in the order enqueued, asynchronously to the host. A default-constructed
+/// AnyQueue converts to false and means "no queue".
+struct AnyQueue {
+  std::function<AnyEvent()> record;
+  std::function<void(const AnyEvent&)> wait;  ///< makes the queue wait for the event, without blocking the host
+  std::function<bool(const AnyEvent&)> happened;
+  std::function<void()> synchronize;  ///< blocks the host, without a deadline
+  std::function<void(const std::byte* from, std::byte* to, std::int64_t bytes)> move;
+  std::function<void(const float* from, DType wire, std::int64_t count, std::byte* to)> round;
+  /// Enqueues sum_in_order of tessera/comm/transfer.hpp. All contributions must have the same stored type.
+  std::function<void(std::span<const Contribution>, DType wire, std::int64_t count, Write, float* to)> sum;
+  /// Allocates zeroed device memory; not ordered with the queue.
+  std::function<std::shared_ptr<std::byte>(std::int64_t bytes)> allocate;
+  /// Allocates zeroed host memory that `move` copies asynchronously (pinned if the device needs it). Copying other host
+  /// memory may block the host until the queue reaches the copy, and no deadline applies to that.
+  std::function<std::shared_ptr<std::byte>(std::int64_t bytes)> allocate_on_host;
+  /// The handle that the device's libraries take, such as a cudaStream_t; null if the device has none.
+  void* native = nullptr;
+
+  explicit operator bool() const { return record != nullptr; }
+};
+
+template <class Device>
+AnyEvent any_event(const typename Device::Event& event) {
+  return std::make_shared<const typename Device::Event>(event);
+}
+template <class Device>
+typename Device::Event event_of(const AnyEvent& event) {
+  using Event = typename Device::Event;
+  return event == nullptr ? Event{} : *static_cast<const Event*>(event.get());
+}
+
+/// Makes a queue of `Device`, with Priority::first if the device supports priorities. `name` labels it in profilers.
+template <class Device>
+AnyQueue make_queue(std::string_view name) {
+  using Queue = typename Device::Queue;
+  std::shared_ptr<Queue> queue;
+  if constexpr (std::constructible_from<Queue, std::string_view, device::Priority>)
+    queue = std::make_shared<Queue>(name, device::Priority::first);
+  else
+    queue = std::make_shared<Queue>(name);
+  void* native = queue.get();
+  if constexpr (requires { queue->native(); }) native = queue->native();
+  return {
+      .record = [queue] { return any_event<Device>(queue->record()); },
+      .wait =
+          [queue](const AnyEvent& event) {
+            if (event != nullptr) queue->wait(event_of<Device>(event));
+          },
+      .happened = [](const AnyEvent& event) { return event_of<Device>(event).happened(); },
+      .synchronize = [queue] { queue->synchronize(); },
+      .move =
+          [queue](const std::byte* from, std::byte* to, std::int64_t bytes) {
+            if (bytes > 0 && from != to) Device::move(*queue, from, to, bytes);
+          },
+      .round =
+          [queue](const float* from, DType wire, std::int64_t count, std::byte* to) {
+            if (count > 0) Device::round(*queue, from, wire, count, to);
+          },
+      .sum =
+          [queue](std::span<const Contribution> contributions, DType wire, std::int64_t count, Write write, float* to) {
+            if (count == 0) return;
+            std::vector<const std::byte*> parts;
+            for (const Contribution& contribution : contributions) parts.push_back(contribution.data);
+            Device::sum_in_order(*queue, std::span<const std::byte* const>(parts), contributions[0].stored, wire, count,
+                                 write, to);
+          },
+      .allocate =
+          [](std::int64_t bytes) {
+            return std::shared_ptr<std::byte>(Device::allocate(bytes),
+                                              [bytes](std::byte* data) { Device::deallocate(data, bytes); });
+          },
+      .allocate_on_host = [](std::int64_t bytes) { return device::host_memory<Device>(bytes); },
+      .native = native,
+  };
+}
 
 template <class RankType, class Device>
 class QueuedCore {

@@ -1,15 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A type-erased communicator for small host values, so that host code compiles once for all backends.
+/// What host code of all backends exchanges between ranks: a type-erased communicator for small values, agreement on
+/// texts (arguments, input files), and failing together, where the exception of one rank is thrown on all ranks with
+/// its type and text.
 #pragma once
 
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
+#include <string>
+#include <string_view>
 #include <type_traits>
+#include <utility>
+#include <vector>
 
 #include <tessera/comm/collectives.hpp>
+#include <tessera/fsdp/core/function_ref.hpp>
 
 namespace fsdp::comm {
 
@@ -82,5 +90,64 @@ class Ranks {
   int rank_, size_;
   const Calls* calls_;
 };
+
+/// Returns the name of a rank for error messages, with its host if the ranks are on several hosts.
+std::string name_of(const Monitor& monitor, std::ptrdiff_t rank);
+
+/// Throws InputError unless all texts are equal; quotes the first line that differs from rank 0's, and both versions of
+/// it. `what`: a description of the problem, such as "ranks were started with different arguments". `then`: the remedy.
+void require_same_texts(const Monitor& monitor, std::span<const std::string> texts, std::string_view what,
+                        std::string_view then);
+
+/// Returns every rank's text, by rank. Texts must not contain NUL. `label`: identifies the collective in errors.
+std::vector<std::string> gather_texts(const Ranks& ranks, const std::string& mine, std::string_view label);
+
+/// Under Options::checks, throws the same InputError on every rank unless all ranks pass the same text of lines "name =
+/// value"; without Options::checks, `text` is not called. `what`: as in require_same_texts.
+void check_same(const Ranks& ranks, std::string_view label, std::string_view what, FunctionRef<std::string()> text);
+
+/// Throws the same InputError on every rank unless flags, policies and the program's build are equal on all ranks.
+void agree_on_arguments(const Ranks& ranks, const std::string& arguments);
+
+/// Throws the same InputError on every rank unless all ranks pass the same text about the files that they opened.
+/// `opened`: lines of "name = value".
+void agree_on_opened(const Ranks& ranks, const std::string& opened);
+
+/// Returns the exception that is being handled as text for gather_texts, never empty; call it in a
+/// catch block. Rethrows a CollectiveError, after which ranks can no longer communicate.
+std::string encoded_exception();
+
+/// Throws the first text that is not empty as the exception that it encodes. `exceptions`: by rank. `monitor`: if
+/// given, the message names the rank, unless all ranks have the same exception.
+void throw_first(std::span<const std::string> exceptions, const Monitor* monitor = nullptr);
+
+namespace detail {
+
+/// together for an f that returns nothing.
+void call_together(const Ranks& ranks, std::string_view label, FunctionRef<void()> f);
+
+/// Calls run(f) and returns what f returned.
+template <class F, class Run>
+auto result_of(F& f, const Run& run) {
+  using Result = std::invoke_result_t<F&>;
+  if constexpr (std::is_void_v<Result>) {
+    run(FunctionRef<void()>(f));
+  } else {
+    std::optional<Result> result;
+    const auto keep = [&] { result.emplace(f()); };
+    run(FunctionRef<void()>(keep));
+    return std::move(*result);
+  }
+}
+
+}  // namespace detail
+
+/// Calls f() on every rank and returns its result. If f throws on any rank, all ranks throw the error of the first such
+/// rank. f must not start collectives. Collective; exchanges a few bytes per rank. `label`: a literal that says what f
+/// is about.
+template <class F>
+auto together(const Ranks& ranks, std::string_view label, F f) {
+  return detail::result_of(f, [&](FunctionRef<void()> call) { detail::call_together(ranks, label, call); });
+}
 
 }  // namespace fsdp::comm

@@ -11,7 +11,6 @@
 #include <utility>
 #include <vector>
 
-#include <tessera/comm/any_queue.hpp>
 #include <tessera/comm/backend.hpp>
 #include <tessera/comm/queued_core.hpp>
 #include <tessera/fsdp/device/cpu.hpp>

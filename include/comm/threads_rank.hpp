@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include <tessera/comm/any_queue.hpp>
 #include <tessera/comm/backend.hpp>
+#include <tessera/comm/queued_core.hpp>
 
 namespace fsdp::comm {
 

@@ -26,8 +26,8 @@
 namespace fsdp::tiling {
 
 /// A tiling policy: `policy.plan(problem)` covers [0, problem.tokens) once and in order, never with an empty tile;
-/// other plans are rejected (tessera/tiling/check.hpp). The concept checks `plan` first, so that it can be used with a
-/// class that is constructible from a policy.
+/// other plans are rejected (tessera/tiling/problem.hpp). The concept checks `plan` first, so that it can be used with
+/// a class that is constructible from a policy.
 template <class Policy>
 concept Tiling = requires(const Policy policy, const Problem& problem) {
   { policy.plan(problem) } -> std::same_as<TilePlan>;

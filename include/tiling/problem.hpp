@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The sizes of a tiled unit that tiling policies use, and the cost of a cut.
+/// The sizes of a tiled unit that tiling policies use, the cost of a cut, and the validation of the plans that
+/// policies return.
 #pragma once
 
 #include <algorithm>
@@ -72,5 +73,13 @@ constexpr void append_tiles(std::vector<Tile>& tiles, std::int64_t begin, std::i
     begin += tokens;
   }
 }
+
+/// Returns the plan that a policy made for `problem`, with the costs of its tiles as computed by `priced`, whatever
+/// costs the policy states. Throws InputError, with one sentence, if
+/// - the tiles do not cover [0, problem.tokens) once and in order, or one of them is empty;
+/// - blocks of columns are not smaller than the problem's columns, or are combined with a kept tile;
+/// - the plan states negative bytes, FLOPs or repeats;
+/// - a size of the problem, which a module states, is negative.
+TilePlan checked(const Problem& problem, TilePlan plan);
 
 }  // namespace fsdp::tiling

@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <vector>
 
-#include <tessera/comm/any_queue.hpp>
 #include <tessera/comm/nccl_table.hpp>
+#include <tessera/comm/queued_core.hpp>
 
 #include "nccl_link.hpp"
 

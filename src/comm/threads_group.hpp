@@ -16,7 +16,7 @@
 #include <string_view>
 #include <vector>
 
-#include <tessera/comm/any_queue.hpp>
+#include <tessera/comm/queued_core.hpp>
 #include <tessera/comm/transfer.hpp>
 
 namespace fsdp::comm {

@@ -12,7 +12,7 @@
 
 #include <tessera/text/tokenizer.hpp>
 
-#include "../fsdp/core/json/json_keys.hpp"
+#include "../fsdp/core/json/strict_json.hpp"
 #include "budget.hpp"
 
 namespace fsdp::text {

@@ -16,7 +16,6 @@
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/text/chat_template.hpp>
 
-#include "../fsdp/core/json/json_keys.hpp"
 #include "../fsdp/core/json/strict_json.hpp"
 #include "chat_messages.hpp"
 #include "jinja/strings.hpp"

@@ -9,9 +9,8 @@
 
 #include <tessera/fsdp/core/error.hpp>
 
-#include "../fsdp/core/ascii.hpp"
-#include "../fsdp/core/json/json_keys.hpp"
 #include "../fsdp/core/json/strict_json.hpp"
+#include "../fsdp/core/strings.hpp"
 #include "chat_messages.hpp"
 #include "jinja/strings.hpp"
 

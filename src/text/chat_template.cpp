@@ -10,7 +10,7 @@
 #include <tessera/fsdp/core/error.hpp>
 
 #include "../fsdp/core/json/strict_json.hpp"
-#include "../fsdp/core/split.hpp"
+#include "../fsdp/core/strings.hpp"
 #include "budget.hpp"
 #include "jinja/runner.hpp"
 #include "jinja/syntax/lexer.hpp"

@@ -10,7 +10,6 @@
 
 #include <tessera/fsdp/core/error.hpp>
 
-#include "../fsdp/core/json/json_keys.hpp"
 #include "../fsdp/core/json/strict_json.hpp"
 
 namespace fsdp::text {

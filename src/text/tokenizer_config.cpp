@@ -8,7 +8,6 @@
 
 #include <tessera/fsdp/core/error.hpp>
 
-#include "../fsdp/core/json/json_keys.hpp"
 #include "../fsdp/core/json/strict_json.hpp"
 #include "../fsdp/core/paths.hpp"
 

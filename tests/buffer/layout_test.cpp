@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <tessera/fsdp/buffer/any_layout.hpp>
 #include <tessera/fsdp/buffer/layout.hpp>
-#include <tessera/fsdp/buffer/owned.hpp>
-#include <tessera/fsdp/buffer/rows.hpp>
+#include <tessera/fsdp/buffer/layout_policies.hpp>
 
 #include <limits>
 #include <numeric>

@@ -15,7 +15,7 @@
 #include <support/errors.hpp>
 #include <support/nets.hpp>
 
-#include <tessera/comm/agreement.hpp>
+#include <tessera/comm/ranks.hpp>
 
 #include "support/temporary_folder.hpp"
 

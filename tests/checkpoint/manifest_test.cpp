@@ -9,7 +9,7 @@
 
 #include <tessera/fsdp/checkpoint/folder.hpp>
 
-#include "src/fsdp/checkpoint/crc32c.hpp"
+#include "src/fsdp/checkpoint/file_sums.hpp"
 #include "src/fsdp/checkpoint/posix.hpp"
 #include "support/saved_llama.hpp"
 #include "support/temporary_folder.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <tessera/fsdp/checkpoint/side_files.hpp>
+#include <tessera/fsdp/checkpoint/weight_files.hpp>
 
 #include <gtest/gtest.h>
 

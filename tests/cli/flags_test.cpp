@@ -9,8 +9,8 @@
 #include <tessera/fsdp/core/policy_text.hpp>
 #include <tessera/fsdp/models/llama_config.hpp>
 #include <tessera/fsdp/sharding/strategies.hpp>
+#include <tessera/trainer/flags/flag_values.hpp>
 #include <tessera/trainer/flags/model_choice.hpp>
-#include <tessera/trainer/flags/sequence_flag.hpp>
 #include <tessera/trainer/run/resumed.hpp>
 
 #include "support/choices.hpp"

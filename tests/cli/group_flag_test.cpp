@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <tessera/trainer/flags/group_flag.hpp>
+#include <tessera/trainer/flags/flag_values.hpp>
 
 #include <string>
 

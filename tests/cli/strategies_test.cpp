@@ -9,9 +9,9 @@
 #include <tessera/fsdp/core/policy_text.hpp>
 #include <tessera/fsdp/precision/policies.hpp>
 #include <tessera/tiling/policies.hpp>
-#include "src/fsdp/core/split.hpp"
+#include "src/fsdp/core/strings.hpp"
 #include "src/program/cli/fit.hpp"
-#include "src/program/cli/strategies.hpp"
+#include "src/program/cli/stack_choice.hpp"
 #include "support/choices.hpp"
 #include "support/temporary_folder.hpp"
 

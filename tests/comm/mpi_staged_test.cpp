@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <tessera/comm/mpi_staged.hpp>
+#include <tessera/comm/mpi_rank.hpp>
 
 #include <chrono>
 #include <vector>

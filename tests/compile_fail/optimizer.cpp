@@ -7,7 +7,7 @@
 // expect 6: fsdp: an optimizer does not say what it must see of a parameter
 // expect 7: fsdp: an optimizer does not show its constants
 #include <tessera/comm/threads.hpp>
-#include <tessera/fsdp/buffer/owned.hpp>
+#include <tessera/fsdp/buffer/layout_policies.hpp>
 #include <tessera/fsdp/module/stack.hpp>
 #include <tessera/fsdp/optim/sharded_optimizer.hpp>
 #include <tessera/fsdp/sharding/strategies.hpp>

@@ -37,14 +37,14 @@
 // expect 3: fsdp: a config has a follow that does not take a changed(std::string_view)
 #include <concepts>
 
-#include <tessera/fsdp/buffer/owned.hpp>
+#include <tessera/fsdp/buffer/layout_policies.hpp>
 #include <tessera/fsdp/device/cpu.hpp>
 #include <tessera/fsdp/device/device.hpp>
 #include <tessera/fsdp/nn/loss_head.hpp>
 #include <tessera/fsdp/nn/optional_parts.hpp>
 #include <tessera/fsdp/nn/token_batch.hpp>
 #include <tessera/fsdp/nn/transformer_block.hpp>
-#include <tessera/fsdp/optim/adamw.hpp>
+#include <tessera/fsdp/optim/optimizer.hpp>
 #include <tessera/fsdp/sharding/check_strategy.hpp>
 #include <tessera/trainer/data/sampler.hpp>
 #include <tessera/trainer/data/source.hpp>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <tessera/fsdp/core/finite.hpp>
+#include <tessera/fsdp/core/checked.hpp>
 
 #include <limits>
 

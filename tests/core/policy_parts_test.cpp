@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <tessera/fsdp/core/policy_parts.hpp>
+#include <tessera/fsdp/core/policy_text.hpp>
 
 #include <utility>
 

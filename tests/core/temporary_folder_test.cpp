@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <tessera/fsdp/core/temporary_folder.hpp>
+#include <tessera/fsdp/core/file.hpp>
 
 #include <sys/wait.h>
 #include <unistd.h>

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include <tessera/fsdp/device/host_copy.hpp>
+#include <tessera/fsdp/device/host_memory.hpp>
 
 #include "on_doubles.hpp"
 

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include <tessera/fsdp/checkpoint/finite.hpp>
+#include <tessera/fsdp/checkpoint/shards_io.hpp>
 #include <tessera/fsdp/sharded.hpp>
 
 #include "on_doubles.hpp"

@@ -14,8 +14,8 @@
 
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/device/cpu.hpp>
-#include <tessera/fsdp/device/host_copy.hpp>
-#include <tessera/fsdp/sharding/rules.hpp>
+#include <tessera/fsdp/device/host_memory.hpp>
+#include <tessera/fsdp/sharding/problem.hpp>
 #include <tessera/fsdp/sharding/sequence.hpp>
 
 #include "data/numbered_source.hpp"

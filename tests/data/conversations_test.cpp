@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <tessera/trainer/data/packed_conversations.hpp>
+#include <tessera/trainer/data/windows.hpp>
 
 #include <algorithm>
 #include <map>

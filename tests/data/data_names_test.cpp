@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <tessera/trainer/data/data_names.hpp>
+#include <tessera/trainer/data/data_inputs.hpp>
 
 #include <array>
 #include <string>

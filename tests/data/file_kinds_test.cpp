@@ -9,7 +9,6 @@
 #include <gtest/gtest.h>
 
 #include <tessera/trainer/data/corpus.hpp>
-#include "src/trainer/data/files/file_kinds.hpp"
 #include "src/trainer/data/files/input_files.hpp"
 #include "support/temporary_folder.hpp"
 

@@ -10,7 +10,7 @@
 #include <gtest/gtest.h>
 
 #include <tessera/fsdp/device/cpu.hpp>
-#include <tessera/fsdp/device/host_copy.hpp>
+#include <tessera/fsdp/device/host_memory.hpp>
 #include <tessera/trainer/data/corpus.hpp>
 #include <tessera/trainer/data/text_source.hpp>
 #include <tessera/trainer/data/windows.hpp>

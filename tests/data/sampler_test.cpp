@@ -8,7 +8,7 @@
 #include <set>
 
 #include <tessera/fsdp/core/error.hpp>
-#include <tessera/fsdp/sharding/rules.hpp>
+#include <tessera/fsdp/sharding/problem.hpp>
 
 #include "support/temporary_folder.hpp"
 

@@ -12,7 +12,7 @@
 #include <range/v3/view/zip.hpp>
 
 #include <tessera/fsdp/device/cpu.hpp>
-#include <tessera/fsdp/device/host_copy.hpp>
+#include <tessera/fsdp/device/host_memory.hpp>
 #include <tessera/trainer/data/sampler.hpp>
 #include <tessera/trainer/data/text_source.hpp>
 #include <tessera/trainer/data/windows.hpp>

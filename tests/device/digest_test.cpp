@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include <tessera/fsdp/device/operations/digest.hpp>
+#include <tessera/fsdp/device/operations/elements.hpp>
 
 #include "reference.hpp"
 

@@ -10,7 +10,7 @@
 
 #include <gtest/gtest.h>
 
-#include <tessera/fsdp/core/bf16.hpp>
+#include <tessera/fsdp/core/dtype.hpp>
 #include <tessera/fsdp/core/tensor.hpp>
 #include <tessera/fsdp/device/operations.hpp>
 

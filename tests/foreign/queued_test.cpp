@@ -15,7 +15,7 @@
 
 #include <gtest/gtest.h>
 
-#include <tessera/fsdp/testing/nccl/doubled_nccl.hpp>
+#include <tessera/fsdp/testing/nccl/double.hpp>
 #include <tessera/fsdp/testing/queued/queued_cpu.hpp>
 
 #include <support/errors.hpp>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A generation_config.json.
 #include <tessera/trainer/flags/flags.hpp>
-#include <tessera/trainer/generate/generation_config.hpp>
+#include <tessera/trainer/generate/model_folder.hpp>
 
 #include "target.hpp"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A manifest.json with a valid checksum.
-#include "src/fsdp/checkpoint/crc32c.hpp"
+#include "src/fsdp/checkpoint/file_sums.hpp"
 #include "src/fsdp/checkpoint/manifest.hpp"
 #include "target.hpp"
 

@@ -16,7 +16,7 @@
 #include <utility>
 
 #include <tessera/fsdp/core/error.hpp>
-#include <tessera/fsdp/core/temporary_folder.hpp>
+#include <tessera/fsdp/core/file.hpp>
 
 namespace fsdp::fuzz {
 

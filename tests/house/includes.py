@@ -74,7 +74,7 @@ GOOGLETEST = r"gtest/.*"  # the conformance kit may: who includes it brings Goog
 
 # Who prints as it is: text that a model wrote, lines that are made printable there, benches' JSON. All others call print_text and
 # its like (tessera/comm/launch/print.hpp), so that nothing of a file reaches the terminal as it is.
-PRINTERS = ["src/comm/launch/print.cpp", "src/trainer/report/console.cpp", "src/trainer/report/byte_progress.cpp",
+PRINTERS = ["src/comm/launch/print.cpp", "src/trainer/report/console.cpp",
             "src/trainer/generate/chat_session.cpp", "src/trainer/run/generate.cpp"]
 PRINTS = re.compile(r"\b(?:fprintf|printf|fputs|puts|fwrite)\s*\(|\bstd::(?:cout|cerr|clog)\b")
 

@@ -14,10 +14,8 @@
 #include <support/stacks/own_schedule.hpp>
 #include <tessera/comm/simulated.hpp>
 #include <tessera/comm/threads.hpp>
-#include <tessera/fsdp/buffer/any_layout.hpp>
 #include <tessera/fsdp/buffer/layout.hpp>
-#include <tessera/fsdp/buffer/owned.hpp>
-#include <tessera/fsdp/buffer/rows.hpp>
+#include <tessera/fsdp/buffer/layout_policies.hpp>
 #include <tessera/fsdp/device/cpu.hpp>
 #include <tessera/fsdp/models/llama.hpp>
 #include <tessera/fsdp/module/meta_stack.hpp>

@@ -13,7 +13,7 @@
 #include <tessera/fsdp/nn/embedding.hpp>
 #include <tessera/fsdp/nn/loss_head.hpp>
 #include <tessera/fsdp/nn/transformer_block.hpp>
-#include <tessera/fsdp/testing/module_memory.hpp>
+#include <tessera/fsdp/testing/module_run.hpp>
 
 namespace fsdp::nn {
 namespace {

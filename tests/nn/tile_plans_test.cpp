@@ -7,7 +7,6 @@
 #include <vector>
 
 #include <tessera/fsdp/nn/loss_head.hpp>
-#include <tessera/fsdp/nn/residual_mlp.hpp>
 #include <tessera/fsdp/nn/swiglu_mlp.hpp>
 #include <tessera/tiling/policies.hpp>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <tessera/fsdp/nn/valid_rows.hpp>
+#include <tessera/fsdp/nn/batch.hpp>
 
 #include <cstdint>
 #include <random>

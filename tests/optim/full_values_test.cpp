@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Unsharded gradients and optimizer states by name equal those of a replica.
-#include <tessera/fsdp/module/full_values.hpp>
+#include <tessera/fsdp/module/host_weights.hpp>
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include <tessera/fsdp/optim/full_states.hpp>
+#include <tessera/fsdp/optim/sharded_optimizer.hpp>
 #include <tessera/fsdp/testing/report.hpp>
 
 #include <support/nets.hpp>

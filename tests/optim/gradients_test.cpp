@@ -12,7 +12,7 @@
 #include <vector>
 
 #include <support/nets.hpp>
-#include <tessera/fsdp/module/full_values.hpp>
+#include <tessera/fsdp/module/host_weights.hpp>
 
 namespace fsdp::test {
 namespace {

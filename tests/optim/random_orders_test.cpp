@@ -13,7 +13,7 @@
 #include <vector>
 
 #include <support/nets.hpp>
-#include <tessera/fsdp/module/full_values.hpp>
+#include <tessera/fsdp/module/host_weights.hpp>
 #include <tessera/fsdp/testing/report.hpp>
 
 namespace fsdp::test {

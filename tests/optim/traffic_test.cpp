@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The counted traffic of a step, and when a communicator is notified of the end of a run.
-#include <tessera/comm/traffic.hpp>
+#include <tessera/comm/monitor.hpp>
 
 #include <gtest/gtest.h>
 

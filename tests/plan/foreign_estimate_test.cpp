@@ -14,7 +14,7 @@
 #include <tessera/comm/threads.hpp>
 #include <tessera/fsdp/core/policy_text.hpp>
 #include <tessera/fsdp/module/stack.hpp>
-#include <tessera/fsdp/optim/sgd.hpp>
+#include <tessera/fsdp/optim/optimizer.hpp>
 #include <tessera/fsdp/precision/policies.hpp>
 #include <tessera/fsdp/sharding/run_time.hpp>
 #include <tessera/fsdp/testing/queued/queued_cpu.hpp>

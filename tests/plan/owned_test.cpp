@@ -8,7 +8,7 @@
 
 #include <support/stacks/planned_llama.hpp>
 #include <tessera/comm/simulated.hpp>
-#include <tessera/fsdp/buffer/owned.hpp>
+#include <tessera/fsdp/buffer/layout_policies.hpp>
 #include <tessera/fsdp/device/cpu.hpp>
 #include <tessera/fsdp/device/meta.hpp>
 #include <tessera/fsdp/execution/sharded_model.hpp>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <tessera/fsdp/precision/loss_scale.hpp>
+#include <tessera/fsdp/precision/policies.hpp>
 
 #include <cmath>
 

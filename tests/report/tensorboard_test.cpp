@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "src/fsdp/checkpoint/crc32c.hpp"
+#include "src/fsdp/checkpoint/file_sums.hpp"
 #include "support/temporary_folder.hpp"
 
 namespace fsdp::report {

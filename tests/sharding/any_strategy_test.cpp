@@ -10,7 +10,7 @@
 
 #include <support/errors.hpp>
 #include <tessera/fsdp/core/error.hpp>
-#include <tessera/fsdp/core/policy_parts.hpp>
+#include <tessera/fsdp/core/policy_text.hpp>
 #include <tessera/fsdp/sharding/run_time.hpp>
 
 #include <support/small_llama.hpp>

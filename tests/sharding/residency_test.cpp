@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <tessera/fsdp/sharding/residency.hpp>
+#include <tessera/fsdp/sharding/slots.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -16,7 +16,6 @@
 #include <support/temporary_folder.hpp>
 #include <tessera/fsdp/sharding/check.hpp>
 #include <tessera/fsdp/sharding/schedule_of.hpp>
-#include <tessera/fsdp/sharding/slots.hpp>
 
 namespace fsdp::sharding {
 namespace {

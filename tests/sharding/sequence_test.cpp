@@ -11,7 +11,7 @@
 
 #include <support/small_llama.hpp>
 #include <support/temporary_folder.hpp>
-#include <tessera/comm/traffic.hpp>
+#include <tessera/comm/monitor.hpp>
 #include <tessera/fsdp/core/error.hpp>
 
 namespace fsdp::test {

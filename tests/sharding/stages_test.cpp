@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <tessera/fsdp/sharding/stages.hpp>
+#include <tessera/fsdp/sharding/schedule.hpp>
 
 #include <algorithm>
 #include <string>

@@ -2,8 +2,7 @@
 // The texts of strategies round-trip.
 #include <gtest/gtest.h>
 
-#include <tessera/fsdp/buffer/owned.hpp>
-#include <tessera/fsdp/buffer/rows.hpp>
+#include <tessera/fsdp/buffer/layout_policies.hpp>
 #include <tessera/fsdp/core/policy_text.hpp>
 #include <tessera/fsdp/sharding/run_time.hpp>
 #include <tessera/fsdp/sharding/sequence.hpp>

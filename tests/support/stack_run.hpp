@@ -18,8 +18,8 @@
 #include <tessera/fsdp/checkpoint/folder.hpp>
 #include <tessera/fsdp/checkpoint/shards_io.hpp>
 #include <tessera/fsdp/core/function_ref.hpp>
-#include <tessera/fsdp/core/only_if.hpp>
-#include <tessera/fsdp/device/on_host.hpp>
+#include <tessera/fsdp/core/has_member.hpp>
+#include <tessera/fsdp/device/host_memory.hpp>
 #include <tessera/fsdp/execution/count_exchange.hpp>
 #include <tessera/fsdp/execution/executor.hpp>
 #include <tessera/fsdp/execution/instances.hpp>

@@ -20,12 +20,12 @@
 #include <vector>
 
 #include <tessera/comm/monitor.hpp>
-#include <tessera/fsdp/buffer/any_layout.hpp>
+#include <tessera/fsdp/buffer/layout_policies.hpp>
 #include <tessera/fsdp/device/memory.hpp>
 #include <tessera/fsdp/execution/step_digest.hpp>
 #include <tessera/fsdp/models/llama_config.hpp>
 #include <tessera/fsdp/module/units.hpp>
-#include <tessera/fsdp/sharding/rules.hpp>
+#include <tessera/fsdp/sharding/problem.hpp>
 #include <tessera/fsdp/sharding/schedule.hpp>
 #include <tessera/fsdp/training/run_time_optimizer.hpp>
 #include <tessera/tiling/policies.hpp>

@@ -7,7 +7,6 @@
 #include "failures.hpp"
 #include "wrong_communicators.hpp"
 #include "wrong_exchanges.hpp"
-#include "wrong_requests.hpp"
 
 namespace fsdp::testing {
 namespace {

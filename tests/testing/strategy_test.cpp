@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include <tessera/fsdp/buffer/any_layout.hpp>
+#include <tessera/fsdp/buffer/layout_policies.hpp>
 #include <tessera/fsdp/sharding/own_strategy.hpp>
 #include <tessera/fsdp/sharding/run_time.hpp>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A policy's plan is validated when it is made; each invalid plan is refused with a message that states the error.
-#include <tessera/tiling/check.hpp>
+#include <tessera/tiling/problem.hpp>
 
 #include <string_view>
 

@@ -4,8 +4,8 @@
 
 #include <gtest/gtest.h>
 
-#include <tessera/comm/agreement.hpp>
 #include <tessera/comm/launch/signals.hpp>
+#include <tessera/comm/ranks.hpp>
 #include <tessera/comm/threads.hpp>
 #include <tessera/fsdp/device/cpu.hpp>
 #include <tessera/fsdp/sharding/run_time.hpp>

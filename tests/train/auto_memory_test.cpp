@@ -5,7 +5,7 @@
 #include <string>
 
 #include <tessera/trainer/report/report.hpp>
-#include <tessera/trainer/run/auto_budgets.hpp>
+#include <tessera/trainer/run/step_memory.hpp>
 #include "support/temporary_folder.hpp"
 
 namespace fsdp::train {

@@ -9,7 +9,7 @@
 #include <tessera/comm/threads.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/device/cpu.hpp>
-#include <tessera/fsdp/sharding/rules.hpp>
+#include <tessera/fsdp/sharding/problem.hpp>
 
 #include "data/numbered_source.hpp"
 

@@ -8,7 +8,6 @@
 #include <gtest/gtest.h>
 
 #include <tessera/trainer/run/output_files.hpp>
-#include <tessera/trainer/run/replay_record.hpp>
 
 #include "support/temporary_folder.hpp"
 

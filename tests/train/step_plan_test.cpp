@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <tessera/trainer/run/step_plan.hpp>
+#include <tessera/trainer/run/planned_step.hpp>
 
 #include <optional>
 #include <string>
 
 #include <gtest/gtest.h>
 
-#include <tessera/fsdp/optim/adamw.hpp>
+#include <tessera/fsdp/optim/optimizer.hpp>
 #include <tessera/fsdp/plan/cluster.hpp>
 #include <tessera/fsdp/sharding/strategies.hpp>
 #include <tessera/trainer/flags/flags.hpp>
 #include <tessera/trainer/report/report.hpp>
-#include <tessera/trainer/run/memory_advice.hpp>
-#include <tessera/trainer/run/rank_memory.hpp>
 #include <tessera/trainer/run/resumed.hpp>
+#include <tessera/trainer/run/step_memory.hpp>
 
 #include "support/temporary_folder.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <tessera/trainer/run/step_times.hpp>
+#include <tessera/trainer/run/queued_steps.hpp>
 
 #include <atomic>
 #include <optional>

@@ -8,7 +8,6 @@
 #include <support/stacks/llama_training.hpp>
 #include <tessera/comm/threads.hpp>
 #include <tessera/trainer/data/windows.hpp>
-#include <tessera/trainer/run/early_stop.hpp>
 #include <tessera/trainer/run/validation.hpp>
 
 namespace fsdp::train {

@@ -24,9 +24,8 @@
 #include <tessera/comm/ranks.hpp>
 #include <tessera/fsdp/checkpoint/listing.hpp>
 #include <tessera/fsdp/checkpoint/safetensors.hpp>
-#include <tessera/fsdp/checkpoint/side_files.hpp>
 #include <tessera/fsdp/checkpoint/weight_files.hpp>
-#include <tessera/fsdp/precision/loss_scale.hpp>
+#include <tessera/fsdp/precision/policies.hpp>
 
 namespace fsdp::checkpoint {
 

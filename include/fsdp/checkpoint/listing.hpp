@@ -13,9 +13,9 @@
 #include <string>
 #include <vector>
 
-#include <tessera/fsdp/checkpoint/named_shape.hpp>
+#include <tessera/fsdp/checkpoint/safetensors.hpp>
 #include <tessera/fsdp/checkpoint/weight_files.hpp>
-#include <tessera/fsdp/core/config_values.hpp>
+#include <tessera/fsdp/core/named_values.hpp>
 #include <tessera/fsdp/core/parameter.hpp>
 
 namespace fsdp::checkpoint {

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// One safetensors file: a strict reader of ranges, and a writer for several ranks that write one file together.
-///
-/// The reader checks the whole header against the file's size before it reads a tensor.
-/// Not here: sets of files (tessera/fsdp/checkpoint/weight_files.hpp), which tensors a model needs
-/// (tessera/fsdp/model_files/model_files.hpp).
+/// One safetensors file: a strict reader of ranges, and a writer for several ranks that write one file together. The
+/// reader checks the whole header against the file's size before it reads a tensor. Not here: sets of files
+/// (tessera/fsdp/checkpoint/weight_files.hpp), which tensors a model needs (tessera/fsdp/model_files/model_files.hpp).
 #pragma once
 
 #include <cstdint>
@@ -17,11 +15,36 @@
 #include <string_view>
 #include <vector>
 
-#include <tessera/fsdp/checkpoint/named_shape.hpp>
+#include <tessera/fsdp/core/checked.hpp>
 #include <tessera/fsdp/core/dtype.hpp>
 #include <tessera/fsdp/core/file.hpp>
 
 namespace fsdp::checkpoint {
+
+/// Name and shape of a tensor in a file.
+struct NamedShape {
+  std::string name = {};                 ///< name in Hugging Face's convention, such as "model.norm.weight"
+  std::vector<std::int64_t> shape = {};  ///< extents, outer first; [out, in] for a linear layer's weight
+
+  /// Whether this is an adapter's weight, not one of the base model (tessera/fsdp/nn/low_rank.hpp)
+  bool adapter = false;
+
+  friend bool operator==(const NamedShape&, const NamedShape&) = default;
+};
+
+/// Returns the number of elements of a shape; 1 for an empty shape. Throws InputError if the product overflows.
+inline std::int64_t elements_of(std::span<const std::int64_t> shape) {
+  std::int64_t elements = 1;
+  for (const std::int64_t extent : shape) elements = checked_multiply(elements, extent);
+  return elements;
+}
+
+/// Returns a shape as text, such as "[256, 64]".
+inline std::string shape_text(std::span<const std::int64_t> shape) {
+  std::string text = "[";
+  for (std::size_t i = 0; i < shape.size(); ++i) text += (i == 0 ? "" : ", ") + std::to_string(shape[i]);
+  return text + "]";
+}
 
 inline constexpr std::int64_t piece_elements = 1 << 20;  ///< elements of a tensor that are read at once
 

@@ -19,14 +19,13 @@
 #include <system_error>
 #include <vector>
 
-#include <tessera/comm/agreement.hpp>
 #include <tessera/comm/ranks.hpp>
 #include <tessera/fsdp/checkpoint/folder.hpp>
 #include <tessera/fsdp/checkpoint/listing.hpp>
 #include <tessera/fsdp/checkpoint/shards_io.hpp>
 #include <tessera/fsdp/checkpoint/weight_files.hpp>
 #include <tessera/fsdp/core/parameter.hpp>
-#include <tessera/fsdp/device/on_host.hpp>
+#include <tessera/fsdp/device/host_memory.hpp>
 #include <tessera/fsdp/module/group_tensors.hpp>
 #include <tessera/fsdp/module/host_weights.hpp>
 

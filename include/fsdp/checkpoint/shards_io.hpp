@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Reads and writes shards of weights and optimizer state: each rank accesses only the ranges of files that belong to
-/// its shards.
+/// Reads, writes and checks shards of weights and optimizer state: each rank accesses only the ranges of files that
+/// belong to its shards, and looks for values that are infinite or NaN before they are saved or a run ends.
 #pragma once
 
 #include <algorithm>
@@ -10,17 +10,159 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
-#include <tessera/fsdp/checkpoint/finite.hpp>
 #include <tessera/fsdp/checkpoint/folder.hpp>
+#include <tessera/fsdp/core/checked.hpp>
+#include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/function_ref.hpp>
-#include <tessera/fsdp/device/on_host.hpp>
+#include <tessera/fsdp/core/tensor.hpp>
+#include <tessera/fsdp/device/host_memory.hpp>
+#include <tessera/fsdp/device/memory.hpp>
+#include <tessera/fsdp/device/operation.hpp>
+#include <tessera/fsdp/device/operations/elements.hpp>
+#include <tessera/fsdp/device/operations/optimizer.hpp>
 #include <tessera/fsdp/module/host_weights.hpp>
 #include <tessera/fsdp/module/sharded_module.hpp>
 #include <tessera/fsdp/optim/sharded_optimizer.hpp>
 
 namespace fsdp::train {
+
+/// The memory space of main weights and optimizer state.
+template <class Stack>
+using MainSpace = typename ShardedModule<Stack>::Group::MainSpace;
+
+/// Whether the device does the check: main weights and optimizer states are in device memory that the host cannot read.
+template <class Stack>
+inline constexpr bool device_looks =
+    !Stack::Device::host_memory && std::is_same_v<MainSpace<Stack>, typename Stack::Device>;
+
+namespace detail {
+
+/// Finds the largest magnitude in tensors in device memory. Uses only the part of the stream's arena that is free
+/// between steps.
+template <class Device>
+class LargestOnDevice {
+ public:
+  using Stream = typename Device::Stream;
+
+  /// `stream` must outlive this object. `largest`: a tensor of one number on the device, which is overwritten.
+  LargestOnDevice(Stream& stream, Tensor<std::int64_t> largest)
+      : stream_(stream), frame_(stream.arena()), largest_(largest) {
+    const std::int64_t room = stream.arena().capacity() - stream.arena().used();
+    const std::int64_t wide = room / 2 / device::alignment * device::alignment;
+    at_once_ = elements_at_once(stream, room - wide);
+    widened_ = frame_.template allocate<float>({wide / std::int64_t{sizeof(float)}}, device::MemoryKind::scratch);
+    device::clear(stream, largest_);
+  }
+
+  /// Enqueues the check of a tensor. Returns false and enqueues nothing if the arena has no room for the scratch
+  /// memory.
+  template <class T>
+  bool look(const Tensor<T>& tensor) {
+    constexpr bool is_wide = std::is_same_v<std::remove_const_t<T>, float>;
+    const std::int64_t part = is_wide ? at_once_ : std::min(at_once_, widened_.numel());
+    if (part == 0) return tensor.numel() == 0;
+    for (std::int64_t begin = 0; begin < tensor.numel(); begin += part) {
+      const Tensor<const std::remove_const_t<T>> values(tensor.data() + begin,
+                                                        {std::min(part, tensor.numel() - begin)});
+      if constexpr (is_wide)
+        enqueue(values);
+      else
+        enqueue(widened(values));
+    }
+    return true;
+  }
+  /// Waits for the device and returns whether all checked values are finite.
+  bool finite() const {
+    device::OnHost<Device, const std::int64_t> host(stream_, largest_);
+    return host.values()[0] < device::infinity_bits;
+  }
+
+ private:
+  /// Returns the number of elements that one operation reads: the most whose scratch memory fits in `room` bytes, or 0.
+  static std::int64_t elements_at_once(const Stream& stream, std::int64_t room) {
+    for (std::int64_t count = 1 << 26; count >= device::sum_chunk; count /= 2)
+      if (scratch_of(stream, count) <= room) return count;
+    return 0;
+  }
+  static std::int64_t scratch_of(const Stream& stream, std::int64_t count) {
+    [[maybe_unused]] const device::LargestMagnitude op{.x = {nullptr, {count}}};
+    if constexpr (requires { scratch(stream, op); })
+      return round_up(scratch(stream, op), device::alignment);
+    else
+      return 0;
+  }
+
+  void enqueue(const Tensor<const float>& values) {
+    device::enqueue(stream_, device::LargestMagnitude{.x = values, .largest = largest_});
+  }
+  template <class T>
+  Tensor<const float> widened(const Tensor<const T>& values) {
+    const Tensor<float> copy(widened_.data(), values.shape());
+    device::enqueue(stream_, device::Copy<T, float>{.x = values, .y = copy});
+    return copy;
+  }
+
+  Stream& stream_;
+  typename Device::Arena::Frame frame_;
+  std::int64_t at_once_ = 0;
+  Tensor<std::int64_t> largest_;  // [1]
+  Tensor<float> widened_;         // [elements of one piece of a tensor that is not float]
+};
+
+/// Calls f(shard, values, begin, what) for the weights and then the states of each shard that this rank owns, in order.
+/// `values` start at element `begin` of the whole tensor.
+template <class Stack, class Optimizer, class F>
+void for_each_owned_on_host(ShardedModule<Stack>& module, const optim::ShardedOptimizer<Stack, Optimizer>& optimizer,
+                            const F& f) {
+  for (std::size_t i = 0; i < module.shards().size(); ++i) {
+    const auto& shard = module.shards()[i];
+    if (!shard.owned) continue;
+    with_host_weights(module, shard, Access::read,
+                      [&](Tensor<const float> values, std::int64_t begin) { f(shard, values, begin, "weight"); });
+    const auto names = optimizer.state_names(shard);
+    const std::span<const Tensor<float>> states = optimizer.states(i);
+    for (std::size_t state = 0; state < states.size(); ++state) {
+      device::OnHost<MainSpace<Stack>, const float> host(module.stream(), states[state]);
+      f(shard, host.values(), shard.begin, names[state]);
+    }
+  }
+}
+
+}  // namespace detail
+
+/// Returns whether the weights and optimizer states that this rank owns are finite. The device checks them without a
+/// copy to the host. Also returns false if the arena of a stream without a planned step is too small for the scratch
+/// memory. Waits for the device.
+template <class Stack, class Optimizer>
+requires device_looks<Stack>
+bool finite_on_device(ShardedModule<Stack>& module, const optim::ShardedOptimizer<Stack, Optimizer>& optimizer) {
+  detail::LargestOnDevice<typename Stack::Device> largest(module.stream(), optimizer.control().between_steps());
+  for (std::size_t i = 0; i < module.shards().size(); ++i) {
+    const auto& shard = module.shards()[i];
+    if (!shard.owned) continue;
+    if (!(shard.has_main() ? largest.look(shard.main) : largest.look(shard.model))) return false;
+    for (const Tensor<float>& state : optimizer.states(i))
+      if (!largest.look(state)) return false;
+  }
+  return largest.finite();
+}
+
+/// Throws DivergedError for the first weight or optimizer state owned by this rank that is not finite. If the device
+/// does the check, values are copied to the host only after the device found one that is not finite.
+template <class Stack, class Optimizer>
+void require_finite(ShardedModule<Stack>& module, const optim::ShardedOptimizer<Stack, Optimizer>& optimizer) {
+  if constexpr (device_looks<Stack>)
+    if (finite_on_device(module, optimizer)) return;
+  detail::for_each_owned_on_host(
+      module, optimizer, [](const auto& shard, Tensor<const float> values, std::int64_t begin, std::string_view what) {
+        const std::int64_t bad = first_not_finite({values.data(), static_cast<std::size_t>(values.numel())});
+        require<DivergedError>(bad < 0, what, " ", shard.parameter->name, "[", begin + bad,
+                               "] is not finite; lower the learning rate, or look at the last steps' data");
+      });
+}
 
 /// Returns the names of the optimizer states of each parameter of all groups. `name`: the name of the optimizer;
 /// `states`: returns the state names for a parameter.

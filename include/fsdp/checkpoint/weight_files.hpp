@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The weights in a model's folder: one safetensors file, or several with an index.
+/// The files in a model's folder other than config.json: the weights, in one safetensors file or several with an
+/// index, and the side files, which are copied together with the model.
 #pragma once
 
 #include <cstdint>
@@ -57,5 +58,15 @@ class WeightFiles {
 /// Returns whether a folder contains weight files, valid or not. Throws InputError, which reports the file and a
 /// remedy, if the folder has no readable weights but a file that may contain weights in another form.
 bool holds_weights(const std::filesystem::path& folder);
+
+/// The tokenizer's files and generation_config.json: file contents by name.
+using SideFiles = std::map<std::string, std::string>;
+
+/// Reads the side files of a folder, and checks those that its manifest lists. A file that cannot be read is omitted
+/// with a warning; without `warn` it is an InputError.
+SideFiles read_side_files(const std::filesystem::path& folder, const Warn& warn = {});
+
+/// Reads only the files of a tokenizer. `path`: its tokenizer.json, or the folder that contains it.
+SideFiles read_tokenizer_files(const std::filesystem::path& path, const Warn& warn = {});
 
 }  // namespace fsdp::checkpoint

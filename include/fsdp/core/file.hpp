@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Opens and reads files by system calls. Errors report the file and the reason.
+/// Opens and reads files by system calls, and makes temporary folders. Errors report the file and the reason.
 #pragma once
 
 #include <cstddef>
@@ -64,5 +64,20 @@ void read_all(const FileDescriptor& file, const std::filesystem::path& path, voi
 
 /// Limit of one read or write; Linux transfers at most 2 GiB - 4 KiB.
 inline constexpr std::size_t most_bytes_per_call = std::size_t{1} << 30;
+
+class TemporaryFolder {
+ public:
+  /// Creates a folder in `parent` whose name begins with `name`, and removes such folders of processes that have ended.
+  /// Throws FileError.
+  TemporaryFolder(const std::filesystem::path& parent, const std::string& name);
+  TemporaryFolder(TemporaryFolder&&) = delete;
+  ~TemporaryFolder();
+
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+  FileDescriptor lock_;  ///< lock on the folder during the life of this process
+};
 
 }  // namespace fsdp

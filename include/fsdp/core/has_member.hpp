@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Detects whether a class has a member with a given name, whatever its kind, type or access.
-///
-/// For optional members. A plain `requires` cannot distinguish a member of the wrong type from an absent one, so that
-/// the policy would silently behave differently from what its author wrote. A check that finds the name can report the
-/// error.
+/// Optional members: detects whether a class has a member with a given name, whatever its kind, type or access; and
+/// members that exist only in some instances of a template. A plain `requires` cannot distinguish a member of the
+/// wrong type from an absent one, so that the policy would silently behave differently from what its author wrote. A
+/// check that finds the name can report the error.
 #pragma once
 
 #include <type_traits>
@@ -28,5 +27,12 @@ namespace fsdp {
     else                                                                        \
       return requires { &T::member; };                                          \
   }
+
+/// The type of a member in instances that do not have it.
+struct Absent {};
+
+/// T if `has` is true, else Absent, so that no code of T is compiled in instances that do not use it.
+template <bool has, class T>
+using OnlyIf = std::conditional_t<has, T, Absent>;
 
 }  // namespace fsdp

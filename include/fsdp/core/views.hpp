@@ -17,7 +17,6 @@
 #include <type_traits>
 #include <utility>
 
-#include <tessera/fsdp/core/bf16.hpp>
 #include <tessera/fsdp/core/dtype.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/tensor.hpp>

@@ -17,13 +17,10 @@
 #include <string_view>
 
 #include <tessera/fsdp/core/tensor.hpp>
+#include <tessera/fsdp/device/device.hpp>
 #include <tessera/fsdp/device/memory.hpp>
-#include <tessera/fsdp/device/operations/adamw.hpp>
-#include <tessera/fsdp/device/operations/digest.hpp>
 #include <tessera/fsdp/device/operations/elements.hpp>
 #include <tessera/fsdp/device/operations/optimizer.hpp>
-#include <tessera/fsdp/device/operations/sgd.hpp>
-#include <tessera/fsdp/device/queue.hpp>
 
 namespace fsdp::device {
 

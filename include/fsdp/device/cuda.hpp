@@ -20,14 +20,10 @@
 
 #include <tessera/fsdp/core/tensor.hpp>
 #include <tessera/fsdp/device/device.hpp>
+#include <tessera/fsdp/device/host_memory.hpp>
 #include <tessera/fsdp/device/memory.hpp>
-#include <tessera/fsdp/device/offload.hpp>
-#include <tessera/fsdp/device/operations/adamw.hpp>
-#include <tessera/fsdp/device/operations/digest.hpp>
 #include <tessera/fsdp/device/operations/elements.hpp>
 #include <tessera/fsdp/device/operations/optimizer.hpp>
-#include <tessera/fsdp/device/operations/sgd.hpp>
-#include <tessera/fsdp/device/queue.hpp>
 
 namespace fsdp::device {
 

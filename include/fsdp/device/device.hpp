@@ -1,24 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The concept of a device: memory and a stream. tessera/fsdp/device/operation.hpp describes how a device implements
-/// operations.
-///
-/// A device is a struct of static members. It has
-/// - `name`, `counts_only` (whether its tensors have no storage), and memory: `allocate(bytes)`, `deallocate`,
-/// `poison`, `unpoison`, `unbacked(offset)`, for `Arena` and `Block`; `move` copies bytes, also from and to the host
-/// and between ranks of one process;
-/// - `asynchronous`, `Queue` and `Event`, as described in tessera/fsdp/device/queue.hpp; `overlaps`: whether
-/// collectives overlap with computation and so need a second gradient slot; `host_memory`: whether the host can access
-/// tensors in place (if not, see tessera/fsdp/device/on_host.hpp);
-/// - `Stream`, the queue that computes, with `arena()`, `threads()`, `counters`;
-/// - if asynchronous, the operations that communicators enqueue: `round` rounds floats to a wire type; `sum_in_order`
-/// computes sum = parts[0] + parts[1] + ..., or ((sum + parts[0]) + parts[1]) + ..., in float, in that order; all parts
-/// have one stored type and are rounded to the wire type (`sum` may alias one of the parts if it is overwritten);
-/// - optionally graph capture: `Graph` and `capture` (see Captures).
-/// The device's operations are overloads of run(stream, operation) next to its stream. If dry runs are to know its
-/// scratch, its stream must have a base class `Planner` (tessera/fsdp/device/meta.hpp). To add a device, add a header
-/// here with these declarations, its kernels in src/fsdp/device/NAME/, and `static_assert(check_device<Name>())` in
-/// tests/device/.
+/// The concept of a device: memory and a stream; and the queue and event of synchronous devices.
+/// tessera/fsdp/device/operation.hpp describes how a device implements operations.
 #pragma once
 
 #include <concepts>
@@ -34,6 +17,33 @@
 #include <tessera/fsdp/device/operation.hpp>
 
 namespace fsdp::device {
+
+/// A queue's scheduling priority, for devices that support it: the second argument of the queue's constructor.
+enum class Priority : std::uint8_t {
+  usual,
+  first  ///< for collectives: more work depends on them than on a block of a matmul
+};
+
+/// A point in a queue's work, which has always been reached already.
+struct ImmediateEvent {
+  bool happened() const { return true; }
+};
+
+/// A queue whose work is complete when `enqueue` returns.
+class ImmediateQueue {
+ public:
+  ImmediateQueue() = default;
+  /// Ignores the name.
+  explicit ImmediateQueue(std::string_view) {}
+
+  /// Returns the point after all work enqueued so far.
+  ImmediateEvent record() { return {}; }
+  /// Makes work enqueued after this call start after `event`; does not block the host.
+  void wait(ImmediateEvent) {}
+  /// Blocks the host until all enqueued work is done.
+  void synchronize() {}
+};
+
 namespace detail {
 
 template <class D>
@@ -122,7 +132,7 @@ consteval bool check_device() {
   static_assert(HasQueue<D>,
                 "fsdp: a device says whether its operations are queued, and how they are ordered; give it static "
                 "constexpr bool asynchronous, overlaps and host_memory, a copyable Event, and a Queue(name) with "
-                "record(), wait(event) and synchronize(), as tessera/fsdp/device/queue.hpp has them");
+                "record(), wait(event) and synchronize(), as tessera/fsdp/device/device.hpp has them");
   static_assert(HasStream<D>, "fsdp: a device lacks a movable Stream, a Queue with arena(), threads() and counters");
   static_assert(MovesForPeers<D>,
                 "fsdp: an asynchronous device lacks what communicators queue on it: "

@@ -16,9 +16,9 @@
 #include <tessera/fsdp/core/checked.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/tensor.hpp>
+#include <tessera/fsdp/device/device.hpp>
 #include <tessera/fsdp/device/memory.hpp>
 #include <tessera/fsdp/device/operation.hpp>
-#include <tessera/fsdp/device/queue.hpp>
 
 namespace fsdp::device {
 

@@ -8,11 +8,11 @@
 #include <cstdint>
 #include <string>
 
-#include <tessera/comm/agreement.hpp>
 #include <tessera/comm/collectives.hpp>
+#include <tessera/comm/ranks.hpp>
 #include <tessera/comm/stopped.hpp>
 #include <tessera/fsdp/core/error.hpp>
-#include <tessera/fsdp/device/host_copy.hpp>
+#include <tessera/fsdp/device/host_memory.hpp>
 #include <tessera/fsdp/module/gathered_numbers.hpp>
 #include <tessera/fsdp/nn/batch.hpp>
 

@@ -11,11 +11,11 @@
 #include <cstddef>
 #include <vector>
 
-#include <tessera/fsdp/core/bf16.hpp>
+#include <tessera/fsdp/core/dtype.hpp>
 #include <tessera/fsdp/core/tensor.hpp>
 #include <tessera/fsdp/device/cpu.hpp>
+#include <tessera/fsdp/device/host_memory.hpp>
 #include <tessera/fsdp/device/meta.hpp>
-#include <tessera/fsdp/device/offload.hpp>
 #include <tessera/fsdp/sharding/problem.hpp>
 #include <tessera/fsdp/sharding/schedule.hpp>
 

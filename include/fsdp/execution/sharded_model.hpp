@@ -8,8 +8,8 @@
 #include <cstdint>
 #include <utility>
 
+#include <tessera/fsdp/device/host_memory.hpp>
 #include <tessera/fsdp/device/memory.hpp>
-#include <tessera/fsdp/device/offload.hpp>
 #include <tessera/fsdp/execution/run_shape.hpp>
 #include <tessera/fsdp/execution/whole_sequences.hpp>
 #include <tessera/fsdp/module/sharded_module.hpp>

@@ -7,7 +7,7 @@
 #include <optional>
 
 #include <tessera/fsdp/core/error.hpp>
-#include <tessera/fsdp/core/only_if.hpp>
+#include <tessera/fsdp/core/has_member.hpp>
 #include <tessera/fsdp/core/tensor.hpp>
 #include <tessera/fsdp/execution/run_shape.hpp>
 #include <tessera/fsdp/execution/sharded_model.hpp>

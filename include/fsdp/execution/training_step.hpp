@@ -12,7 +12,6 @@
 
 #include <tessera/comm/collectives.hpp>
 #include <tessera/comm/monitor.hpp>
-#include <tessera/comm/traffic.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/policy_text.hpp>
 #include <tessera/fsdp/device/device.hpp>

@@ -18,9 +18,9 @@
 #include <string>
 #include <vector>
 
-#include <tessera/comm/agreement.hpp>
+#include <tessera/comm/ranks.hpp>
 #include <tessera/fsdp/core/error.hpp>
-#include <tessera/fsdp/device/operations/digest.hpp>
+#include <tessera/fsdp/device/operations/elements.hpp>
 #include <tessera/fsdp/execution/executor.hpp>
 #include <tessera/fsdp/execution/step_digests.hpp>
 

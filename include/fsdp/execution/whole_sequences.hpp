@@ -8,7 +8,7 @@
 #include <vector>
 
 #include <tessera/fsdp/execution/run_shape.hpp>
-#include <tessera/fsdp/models/units_of.hpp>
+#include <tessera/fsdp/models/model.hpp>
 #include <tessera/fsdp/module/units.hpp>
 #include <tessera/fsdp/sharding/sequence.hpp>
 

@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <string>
 
-#include <tessera/comm/agreement.hpp>
 #include <tessera/comm/ranks.hpp>
 #include <tessera/fsdp/checkpoint/weight_files.hpp>
 #include <tessera/fsdp/core/tensor.hpp>

@@ -13,7 +13,7 @@
 #include <string_view>
 #include <vector>
 
-#include <tessera/fsdp/core/config_values.hpp>
+#include <tessera/fsdp/core/named_values.hpp>
 #include <tessera/fsdp/device/compute/rope.hpp>
 #include <tessera/fsdp/models/lora_config.hpp>
 

@@ -1,26 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The concept of a model: a config, and units that compute a loss from a batch. All other code depends on this concept
-/// only.
-///
-/// A model is a class template over a stack, constructed from a Config and UnitOptions. It has the types `Stack`,
-/// `Local`, `Config`, `Batch`, `Entry`, `Block`, `Head`, and `On<Other>`, the same model on another stack. Its units
-/// are values: `entry()`, `block(i)` for i below `blocks()`, `head()`. Blocks may differ in values, and in kind if
-/// Block is an nn::OneOf. Names and shapes of parameters come from the units alone (tessera/fsdp/module/units.hpp);
-/// `prefix(i)` precedes the names of block i.
-///
-/// A model whose head has `logits` can generate. A model may have `ignored(name)`: it returns the reason why the model
-/// does not use a stored tensor, or nullopt if it uses the tensor; an empty reason gives no warning. A model may have
-/// `copied(name)`: it returns the parameter that an ignored tensor must be a copy of, or nullopt; values that differ
-/// are an error.
+/// The concept of a model: a config, and units that compute a loss from a batch. All other code depends on this
+/// concept only. A model is a class template over a stack, constructed from a Config and UnitOptions. It has the types
+/// `Stack`, `Local`, `Config`, `Batch`, `Entry`, `Block`, `Head`, and `On<Other>`, the same model on another stack.
+/// Its units are values: `entry()`, `block(i)` for i below `blocks()`, `head()`. Blocks may differ in values, and in
+/// kind if Block is an nn::OneOf. Names and shapes of parameters come from the units alone (`units_of`); `prefix(i)`
+/// precedes the names of block i. A model whose head has `logits` can generate. A model may have
+/// `std::optional<std::string> ignored(name) const`: it returns the reason why the model does not use a stored tensor,
+/// or nullopt if it uses the tensor; an empty reason gives no warning. A model may have `std::optional<std::string>
+/// copied(name) const`: it returns the parameter that an ignored tensor must be a copy of, or nullopt; values that
+/// differ are an error.
 #pragma once
 
 #include <concepts>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
-#include <tessera/fsdp/models/ignored_tensors.hpp>
+#include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/has_member.hpp>
 #include <tessera/fsdp/module/units.hpp>
 #include <tessera/fsdp/nn/batch.hpp>
 #include <tessera/fsdp/nn/module.hpp>
@@ -28,6 +29,31 @@
 #include <tessera/fsdp/nn/optional_parts.hpp>
 
 namespace fsdp {
+
+namespace detail {
+FSDP_HAS_MEMBER(ignored)
+FSDP_HAS_MEMBER(copied)
+}  // namespace detail
+
+/// Checks that these members, if declared, have the right types.
+template <class M>
+consteval bool check_ignored_tensors() {
+  static_assert(
+      !detail::has_ignored<M>() ||
+          requires(const M model, const std::string& name) {
+            { model.ignored(name) } -> std::convertible_to<std::optional<std::string>>;
+          },
+      "fsdp: a model has an ignored that is no std::optional<std::string> ignored(const std::string& name) const, so "
+      "that stored tensors which it does not use would be refused");
+  static_assert(
+      !detail::has_copied<M>() ||
+          requires(const M model, const std::string& name) {
+            { model.copied(name) } -> std::convertible_to<std::optional<std::string>>;
+          },
+      "fsdp: a model has a copied that is no std::optional<std::string> copied(const std::string& name) const, so "
+      "that a stored copy with other values than its parameter would be taken");
+  return true;
+}
 
 namespace detail {
 
@@ -164,6 +190,43 @@ consteval bool check_model() {
       "fsdp: a model is made of (Config, UnitOptions) and has config(), units(), validate(batch, sequence_length), "
       "unread_batch(sequences, sequence_length) and On<Stack>; give it those that it lacks");
   return Model<M>;
+}
+
+/// Returns the units of a model: "embedding", "block 0", ..., "head".
+template <class Model>
+std::vector<Unit> units_of(const Model& model) {
+  using Local = typename Model::Local;
+  using Entry = typename Model::Entry;
+  const auto unit = []<class M>(std::string name, const M& module, const std::string& prefix, bool needs) {
+    return unit_of<M::template FieldsOf>(std::move(name), module.parameters(), prefix, needs);
+  };
+  std::vector<Unit> units;
+  require<InputError>(model.blocks() >= 0, "model: it has ", model.blocks(), " blocks; blocks() is at least 0");
+  units.push_back(unit("embedding", model.entry(), "",
+                       !nn::EntryWithoutWeightsInBackward<Entry, Local, nn::InputOf<typename Model::Batch, Local>>));
+  for (int i = 0; i < model.blocks(); ++i)
+    nn::visit_kind(model.block(i), [&]<class Block>(const Block& block) {
+      units.push_back(
+          unit("block " + std::to_string(i), block, model.prefix(i), !nn::BlockWithoutWeightsInBackward<Block, Local>));
+    });
+  units.push_back(unit("head", model.head(), "", true));
+  return units;
+}
+
+/// Returns every parameter of a model once, in order.
+template <class Model>
+std::vector<Parameter> parameter_list(const Model& model) {
+  return distinct_parameters(units_of(model));
+}
+/// Returns the number of elements of all parameters of a model.
+template <class Model>
+std::int64_t parameter_count(const Model& model) {
+  return distinct_elements(units_of(model));
+}
+/// Returns the number of trained elements: those not frozen by UnitOptions, groups or adapters.
+template <class Model>
+std::int64_t trained_count(const Model& model) {
+  return trained_elements(units_of(model), model.units());
 }
 
 }  // namespace fsdp

@@ -19,19 +19,19 @@
 
 #include <tessera/comm/collectives.hpp>
 #include <tessera/comm/mesh.hpp>
-#include <tessera/comm/traffic.hpp>
+#include <tessera/comm/monitor.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/function_ref.hpp>
 #include <tessera/fsdp/core/tensor.hpp>
+#include <tessera/fsdp/device/host_memory.hpp>
 #include <tessera/fsdp/device/memory.hpp>
-#include <tessera/fsdp/device/offload.hpp>
 #include <tessera/fsdp/device/operations/elements.hpp>
 #include <tessera/fsdp/module/group_tensors.hpp>
 #include <tessera/fsdp/module/module_plan.hpp>
 #include <tessera/fsdp/module/parameter_group.hpp>
 #include <tessera/fsdp/module/stack_mesh.hpp>
 #include <tessera/fsdp/module/units.hpp>
-#include <tessera/fsdp/sharding/rules.hpp>
+#include <tessera/fsdp/sharding/problem.hpp>
 
 namespace fsdp {
 

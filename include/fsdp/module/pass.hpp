@@ -19,7 +19,6 @@
 #include <type_traits>
 
 #include <tessera/fsdp/module/group_tasks.hpp>
-#include <tessera/fsdp/module/pass_cursor.hpp>
 #include <tessera/fsdp/module/sharded_module.hpp>
 #include <tessera/fsdp/module/use.hpp>
 

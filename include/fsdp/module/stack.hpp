@@ -11,7 +11,7 @@
 #include <tessera/comm/collectives.hpp>
 #include <tessera/fsdp/core/policy_text.hpp>
 #include <tessera/fsdp/device/device.hpp>
-#include <tessera/fsdp/device/offload.hpp>
+#include <tessera/fsdp/device/host_memory.hpp>
 #include <tessera/fsdp/precision/policies.hpp>
 #include <tessera/fsdp/sharding/check_strategy.hpp>
 #include <tessera/fsdp/sharding/sequence.hpp>

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include <tessera/comm/mesh.hpp>
-#include <tessera/comm/traffic.hpp>
+#include <tessera/comm/monitor.hpp>
 #include <tessera/fsdp/buffer/placement.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/sharding/problem.hpp>

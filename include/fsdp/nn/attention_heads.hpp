@@ -14,9 +14,9 @@
 
 #include <tessera/fsdp/core/tensor.hpp>
 #include <tessera/fsdp/device/operations.hpp>
+#include <tessera/fsdp/nn/embedding.hpp>
 #include <tessera/fsdp/nn/module.hpp>
 #include <tessera/fsdp/nn/projection.hpp>
-#include <tessera/fsdp/nn/rotary_table.hpp>
 
 namespace fsdp::nn {
 

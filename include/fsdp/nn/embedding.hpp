@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The token embedding: the first unit of a language model, with or without a table of rotary positions.
+/// The token embedding: the first unit of a language model, with or without a table of rotary positions, which all
+/// blocks read.
 #pragma once
 
 #include <cstdint>
@@ -8,9 +9,15 @@
 #include <tessera/fsdp/core/tensor.hpp>
 #include <tessera/fsdp/device/operations.hpp>
 #include <tessera/fsdp/nn/module.hpp>
-#include <tessera/fsdp/nn/rotary_table.hpp>
 
 namespace fsdp::nn {
+
+/// Cosines and sines of rotary positions, which count from the start of a document.
+struct RotaryTable {
+  /// [sequence_length, head_dim]: cosines of all pairs, then sines. In a decoding pass [sequences, head_dim]: one row
+  /// per sequence, for the position of its new token.
+  Tensor<const float> table;
+};
 
 /// The table of token embeddings.
 template <class V>

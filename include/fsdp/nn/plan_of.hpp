@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `plan_of(context, *this)`: the tiling plan of a module, from the context's table (tessera/fsdp/nn/tile_plans.hpp).
-///
-/// A tiled module states its sizes, `tiling::Problem problem(std::int64_t tokens) const`, and requests its plan in
-/// forward and backward. Dry runs must be able to run it in isolation: as a Module with `hidden` columns, as a head
-/// with `loss` and `loss_only`, or by its `dry_run(context, weights, gradients, micro_batches) const`.
+/// Tiled modules: `plan_of(context, *this)`, the tiling plan of a module from the context's table
+/// (tessera/fsdp/nn/tile_plans.hpp), and `repeat`, the loop over tiles, which a dry run cuts short. A tiled module
+/// states its sizes, `tiling::Problem problem(std::int64_t tokens) const`, and requests its plan in forward and
+/// backward. Dry runs must be able to run it in isolation: as a Module with `hidden` columns, as a head with `loss`
+/// and `loss_only`, or by its `dry_run(context, weights, gradients, micro_batches) const`.
 #pragma once
 
 #include <array>
@@ -15,10 +15,34 @@
 
 #include <tessera/fsdp/core/tensor.hpp>
 #include <tessera/fsdp/device/meta.hpp>
+#include <tessera/fsdp/device/operation.hpp>
 #include <tessera/fsdp/nn/module.hpp>
 #include <tessera/fsdp/nn/tile_plans.hpp>
 
 namespace fsdp::nn {
+
+/// Calls each(i) for every i below `count`. alike(i) returns whether tile i has the same memory and work as the tile
+/// before it. On a device that only counts, `each` is called for the first two tiles of a run of such tiles, and the
+/// second tile's work is counted again for each later tile. The first tile is not representative: its write of a
+/// gradient may be the first, which overwrites. On a device that lists its matmuls, every tile is called.
+template <class L, class Alike, class Each>
+void repeat(Context<L>& context, std::size_t count, Alike alike, Each each) {
+  if constexpr (L::Device::counts_only) {
+    device::Counters& counters = context.stream.counters;
+    device::Counters work;  // work of the last tile that was called
+    for (std::size_t i = 0; i < count; ++i) {
+      if (counters.matmuls == nullptr && i >= 2 && alike(i) && alike(i - 1)) {
+        counters.add(work);
+        continue;
+      }
+      const device::Counters before = counters;
+      each(i);
+      work = counters.since(before);
+    }
+  } else {
+    for (std::size_t i = 0; i < count; ++i) each(i);
+  }
+}
 
 namespace detail {
 

@@ -16,10 +16,9 @@
 #include <tessera/fsdp/core/tensor.hpp>
 #include <tessera/fsdp/device/operations.hpp>
 #include <tessera/fsdp/nn/attention_heads.hpp>
-#include <tessera/fsdp/nn/linear.hpp>
+#include <tessera/fsdp/nn/embedding.hpp>
 #include <tessera/fsdp/nn/low_rank.hpp>
 #include <tessera/fsdp/nn/module.hpp>
-#include <tessera/fsdp/nn/rotary_table.hpp>
 
 namespace fsdp::nn {
 

@@ -12,11 +12,10 @@
 
 #include <tessera/fsdp/core/tensor.hpp>
 #include <tessera/fsdp/device/operations.hpp>
-#include <tessera/fsdp/nn/linear.hpp>
 #include <tessera/fsdp/nn/low_rank.hpp>
 #include <tessera/fsdp/nn/module.hpp>
+#include <tessera/fsdp/nn/plan_of.hpp>
 #include <tessera/fsdp/nn/projection.hpp>
-#include <tessera/fsdp/nn/repeat.hpp>
 #include <tessera/tiling/policies.hpp>
 
 namespace fsdp::nn {

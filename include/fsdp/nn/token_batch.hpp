@@ -13,7 +13,6 @@
 #include <tessera/fsdp/device/documents.hpp>
 #include <tessera/fsdp/nn/batch.hpp>
 #include <tessera/fsdp/nn/module.hpp>
-#include <tessera/fsdp/nn/valid_rows.hpp>
 
 namespace fsdp {
 

@@ -11,7 +11,7 @@
 #include <tessera/fsdp/core/tensor.hpp>
 #include <tessera/fsdp/nn/module.hpp>
 #include <tessera/fsdp/nn/residual_attention.hpp>
-#include <tessera/fsdp/nn/residual_mlp.hpp>
+#include <tessera/fsdp/nn/swiglu_mlp.hpp>
 
 namespace fsdp::nn {
 

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include <tessera/comm/agreement.hpp>
+#include <tessera/comm/ranks.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/module/host_weights.hpp>
 #include <tessera/fsdp/module/sharded_module.hpp>

@@ -1,27 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The concept of an optimizer: a value that contains constants, lists the names of its states, and updates a rank's
-/// piece of a parameter.
-///
-/// An optimizer has
-/// - `name()`: its name in logs, checkpoints and `--optimizer`;
-/// - `grain()`: Grain::elements if every element is stepped independently, Grain::tensors if it needs whole matrices;
-/// - `states(parameter)`: the names of a parameter's states; a state is a float tensor of the parameter's shape,
-///   initially zero;
-/// - `update(stream, piece, decision)`: enqueues one step of a piece (Update, below). It is called for every trainable
-///   piece in every step. It enqueues the same work in every step, since graphs replay it, and reads the step's number,
-///   the learning rate and the gradients' scale from `decision`, on the device. If `decision.skipped`, only
-///   `piece.model` may change;
-/// - `static visit(self, visitor)`: calls `visitor(name, value, help)` for each constant of `self`, a const or mutable
-///   optimizer. Flags and logs are derived from them.
-/// It may also have `validate()`, which throws InputError for an invalid constant. With Grain::tensors it may have
-/// `static work(parameter)`, the cost of stepping a whole parameter, or `step_work()`, which returns a pointer to such
-/// a function; buffer::Owned balances this cost over ranks. With `static constexpr bool reads_decay = true` it reads
-/// each parameter's weight decay from Parameter::decay_of, so that groups of parameters may set a weight decay
-/// (OptimizerGroup); with other optimizers, groups may only set it to 0. An optimizer has no access to communicators
-/// and gathered weights. ShardedOptimizer (sharded_optimizer.hpp) applies it to a module.
+/// The concept of an optimizer, and the elementwise optimizers AdamW and Sgd.
 #pragma once
 
+#include <array>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -32,6 +14,7 @@
 #include <tessera/fsdp/core/has_member.hpp>
 #include <tessera/fsdp/core/lists.hpp>
 #include <tessera/fsdp/core/tensor.hpp>
+#include <tessera/fsdp/device/operation.hpp>
 #include <tessera/fsdp/device/operations/optimizer.hpp>
 #include <tessera/fsdp/module/group_tensors.hpp>
 #include <tessera/fsdp/module/units.hpp>
@@ -205,3 +188,93 @@ consteval bool check_optimizer() {
 
 // Compiled into the library.
 FSDP_LIST(fsdp::optim::StatePiece)
+
+namespace fsdp::optim {
+
+/// AdamW with decoupled weight decay. A step is one pass that reads and writes each element once, and also writes the
+/// model weights. Source: Loshchilov and Hutter 2019.
+struct AdamW {
+  double beta1 = 0.9;         ///< decay of the mean of gradients
+  double beta2 = 0.95;        ///< decay of the mean of squared gradients
+  double eps = 1e-8;          ///< added to the root of the mean square
+  double weight_decay = 0.1;  ///< applied to parameters with weight decay
+
+  static constexpr std::string_view name() { return "adamw"; }
+  static constexpr Grain grain() { return Grain::elements; }
+  static constexpr bool reads_decay = true;  ///< from Parameter::decay_of
+
+  std::span<const std::string_view> states(const Parameter&) const {
+    static constexpr std::array<std::string_view, 2> names = {"exp_avg", "exp_avg_sq"};
+    return names;
+  }
+
+  template <class Stream, class Compute>
+  void update(Stream& stream, const Update<Compute>& piece, Tensor<const device::StepDecision> decision) const {
+    device::enqueue(stream, device::AdamWStep<Compute>{
+                                .rules = {.beta1 = beta1,
+                                          .beta2 = beta2,
+                                          .eps = static_cast<float>(eps),
+                                          .weight_decay = static_cast<float>(piece.parameter.decay_of(weight_decay))},
+                                .step = decision,
+                                .main = piece.main,
+                                .first_moment = piece.states[0],
+                                .second_moment = piece.states[1],
+                                .gradient = piece.gradient,
+                                .model = piece.model});
+  }
+
+  void validate() const;
+
+  template <class Self, class Visitor>
+  static void visit(Self& self, Visitor&& visitor) {
+    visitor("beta1", self.beta1, "decay of the mean of gradients");
+    visitor("beta2", self.beta2, "decay of the mean of squared gradients");
+    visitor("eps", self.eps, "added to the root of the mean square");
+    visitor("weight-decay", self.weight_decay, "of the parameters that decay, times the learning rate");
+  }
+
+  friend bool operator==(const AdamW&, const AdamW&) = default;
+};
+
+/// g = gradient + weight_decay * w; m = momentum * m + g; w -= lr * (nesterov ? g + momentum * m : m).
+/// Decay is coupled, as in PyTorch's SGD. Source: Sutskever et al. 2013.
+struct Sgd {
+  double momentum = 0.9;    ///< decay of the sum of gradients; with 0 there is no state
+  bool nesterov = false;    ///< whether to use Nesterov momentum
+  double weight_decay = 0;  ///< applied to parameters with weight decay
+
+  static constexpr std::string_view name() { return "sgd"; }
+  static constexpr Grain grain() { return Grain::elements; }
+  static constexpr bool reads_decay = true;  ///< from Parameter::decay_of
+
+  std::span<const std::string_view> states(const Parameter&) const {
+    static constexpr std::array<std::string_view, 1> names = {"momentum"};
+    return std::span<const std::string_view>(names).first(momentum == 0 ? 0 : 1);
+  }
+
+  template <class Stream, class Compute>
+  void update(Stream& stream, const Update<Compute>& piece, Tensor<const device::StepDecision> decision) const {
+    device::enqueue(stream, device::SgdStep<Compute>{
+                                .rules = {.momentum = static_cast<float>(momentum),
+                                          .nesterov = nesterov,
+                                          .weight_decay = static_cast<float>(piece.parameter.decay_of(weight_decay))},
+                                .step = decision,
+                                .main = piece.main,
+                                .momentum = piece.states.empty() ? Tensor<float>() : piece.states[0],
+                                .gradient = piece.gradient,
+                                .model = piece.model});
+  }
+
+  void validate() const;
+
+  template <class Self, class Visitor>
+  static void visit(Self& self, Visitor&& visitor) {
+    visitor("momentum", self.momentum, "decay of the sum of gradients; 0 keeps none");
+    visitor("nesterov", self.nesterov, "look ahead along the momentum");
+    visitor("weight-decay", self.weight_decay, "of the parameters that decay, added to their gradients");
+  }
+
+  friend bool operator==(const Sgd&, const Sgd&) = default;
+};
+
+}  // namespace fsdp::optim

@@ -24,13 +24,13 @@
 #include <string_view>
 #include <vector>
 
-#include <tessera/comm/agreement.hpp>
+#include <tessera/comm/monitor.hpp>
+#include <tessera/comm/ranks.hpp>
 #include <tessera/comm/simulated.hpp>
-#include <tessera/comm/traffic.hpp>
 #include <tessera/fsdp/core/hash.hpp>
 #include <tessera/fsdp/core/named_values.hpp>
 #include <tessera/fsdp/core/tensor.hpp>
-#include <tessera/fsdp/device/host_copy.hpp>
+#include <tessera/fsdp/device/host_memory.hpp>
 #include <tessera/fsdp/device/memory.hpp>
 #include <tessera/fsdp/device/meta.hpp>
 #include <tessera/fsdp/module/host_weights.hpp>
@@ -39,14 +39,14 @@
 #include <tessera/fsdp/module/pass.hpp>
 #include <tessera/fsdp/module/sharded_module.hpp>
 #include <tessera/fsdp/module/stack.hpp>
-#include <tessera/fsdp/optim/adamw.hpp>
 #include <tessera/fsdp/optim/initialize.hpp>
 #include <tessera/fsdp/optim/instances.hpp>
+#include <tessera/fsdp/optim/optimizer.hpp>
 #include <tessera/fsdp/optim/sharded_optimizer.hpp>
 #include <tessera/fsdp/optim/statistics.hpp>
 #include <tessera/fsdp/precision/policies.hpp>
 #include <tessera/fsdp/sharding/described.hpp>
-#include <tessera/fsdp/sharding/rules.hpp>
+#include <tessera/fsdp/sharding/problem.hpp>
 
 namespace fsdp {
 
@@ -222,8 +222,8 @@ class Sharded {
   }
   /// @}
   /// Calls f(parameter, tensor) with the whole tensors whose names match one of `patterns`, in host memory, one group
-  /// at a time; see with_full_parameters. Collective. Gradients and states: tessera/fsdp/module/full_values.hpp,
-  /// tessera/fsdp/optim/full_states.hpp.
+  /// at a time; see with_full_parameters. Collective. Gradients and states: tessera/fsdp/module/host_weights.hpp,
+  /// tessera/fsdp/optim/sharded_optimizer.hpp.
   void with_full(const std::vector<std::string>& patterns,
                  const std::function<void(const Parameter&, Tensor<const float>)>& f) {
     with_full_parameters(module_, patterns,

@@ -14,7 +14,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include <tessera/comm/traffic.hpp>
+#include <tessera/comm/monitor.hpp>
 #include <tessera/fsdp/plan/cluster.hpp>
 
 namespace fsdp::plan {

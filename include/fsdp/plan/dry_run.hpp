@@ -16,7 +16,7 @@
 
 #include <tessera/comm/simulated.hpp>
 #include <tessera/fsdp/core/error.hpp>
-#include <tessera/fsdp/core/only_if.hpp>
+#include <tessera/fsdp/core/has_member.hpp>
 #include <tessera/fsdp/device/meta.hpp>
 #include <tessera/fsdp/execution/count_exchange.hpp>
 #include <tessera/fsdp/execution/executor.hpp>

@@ -18,8 +18,8 @@
 #include <vector>
 
 #include <tessera/comm/simulated.hpp>
+#include <tessera/fsdp/core/checked.hpp>
 #include <tessera/fsdp/core/error.hpp>
-#include <tessera/fsdp/core/finite.hpp>
 #include <tessera/fsdp/device/memory.hpp>
 #include <tessera/fsdp/device/meta.hpp>
 #include <tessera/fsdp/module/meta_stack.hpp>

@@ -10,10 +10,10 @@
 #include <tessera/fsdp/device/memory.hpp>
 #include <tessera/fsdp/device/operation.hpp>
 #include <tessera/fsdp/execution/run_shape.hpp>
-#include <tessera/fsdp/module/order.hpp>
+#include <tessera/fsdp/module/units.hpp>
 #include <tessera/fsdp/nn/tile_plans.hpp>
 #include <tessera/fsdp/plan/step_record.hpp>
-#include <tessera/fsdp/sharding/residency.hpp>
+#include <tessera/fsdp/sharding/slots.hpp>
 
 namespace fsdp::plan {
 

@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <vector>
 
-#include <tessera/comm/traffic.hpp>
+#include <tessera/comm/monitor.hpp>
 #include <tessera/fsdp/plan/cluster.hpp>
 #include <tessera/fsdp/plan/plan.hpp>
 #include <tessera/fsdp/plan/step_record.hpp>

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include <tessera/comm/traffic.hpp>
+#include <tessera/comm/monitor.hpp>
 #include <tessera/fsdp/core/dtype.hpp>
 #include <tessera/fsdp/device/operation.hpp>
 #include <tessera/fsdp/plan/collective_times.hpp>

@@ -18,8 +18,8 @@
 #include <tessera/fsdp/nn/one_of.hpp>
 #include <tessera/fsdp/nn/stages.hpp>
 #include <tessera/fsdp/sequence/staged_block.hpp>
-#include <tessera/tiling/check.hpp>
 #include <tessera/tiling/policies.hpp>
+#include <tessera/tiling/problem.hpp>
 
 namespace fsdp::plan {
 

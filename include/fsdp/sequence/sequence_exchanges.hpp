@@ -12,7 +12,7 @@
 #include <tessera/comm/collectives.hpp>
 #include <tessera/fsdp/buffer/sequence.hpp>
 #include <tessera/fsdp/core/tensor.hpp>
-#include <tessera/fsdp/sharding/stages.hpp>
+#include <tessera/fsdp/sharding/schedule.hpp>
 
 namespace fsdp {
 

@@ -24,7 +24,6 @@
 #include <tessera/fsdp/sequence/staged_block.hpp>
 #include <tessera/fsdp/sharding/schedule.hpp>
 #include <tessera/fsdp/sharding/sequence.hpp>
-#include <tessera/fsdp/sharding/stages.hpp>
 
 namespace fsdp {
 

@@ -11,7 +11,7 @@
 
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/execution/run_shape.hpp>
-#include <tessera/fsdp/models/units_of.hpp>
+#include <tessera/fsdp/models/model.hpp>
 #include <tessera/fsdp/module/units.hpp>
 #include <tessera/fsdp/nn/one_of.hpp>
 #include <tessera/fsdp/sequence/staged_block.hpp>

@@ -18,8 +18,8 @@
 #include <tessera/fsdp/core/checked.hpp>
 #include <tessera/fsdp/core/tensor.hpp>
 #include <tessera/fsdp/device/operations.hpp>
+#include <tessera/fsdp/nn/plan_of.hpp>
 #include <tessera/fsdp/nn/projection.hpp>
-#include <tessera/fsdp/nn/repeat.hpp>
 #include <tessera/fsdp/nn/residual_attention.hpp>
 #include <tessera/fsdp/nn/stages.hpp>
 #include <tessera/fsdp/sequence/attention_slices.hpp>

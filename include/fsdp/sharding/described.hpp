@@ -15,7 +15,6 @@
 #include <tessera/fsdp/buffer/layout.hpp>
 #include <tessera/fsdp/buffer/placement.hpp>
 #include <tessera/fsdp/sharding/problem.hpp>
-#include <tessera/fsdp/sharding/rules.hpp>
 #include <tessera/fsdp/sharding/schedule.hpp>
 #include <tessera/fsdp/sharding/schedule_of.hpp>
 #include <tessera/fsdp/sharding/strategies.hpp>

@@ -13,8 +13,7 @@
 #include <type_traits>
 #include <variant>
 
-#include <tessera/fsdp/buffer/any_layout.hpp>
-#include <tessera/fsdp/core/policy_parts.hpp>
+#include <tessera/fsdp/buffer/layout_policies.hpp>
 #include <tessera/fsdp/core/policy_text.hpp>
 #include <tessera/fsdp/sharding/schedule_of.hpp>
 #include <tessera/fsdp/sharding/strategies.hpp>

@@ -8,7 +8,6 @@
 
 #include <tessera/fsdp/buffer/placement.hpp>
 #include <tessera/fsdp/sharding/problem.hpp>
-#include <tessera/fsdp/sharding/rules.hpp>
 #include <tessera/fsdp/sharding/schedule.hpp>
 
 namespace fsdp::sharding {

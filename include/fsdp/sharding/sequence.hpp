@@ -13,7 +13,7 @@
 #include <string_view>
 #include <type_traits>
 
-#include <tessera/fsdp/core/policy_parts.hpp>
+#include <tessera/fsdp/core/policy_text.hpp>
 
 namespace fsdp {
 

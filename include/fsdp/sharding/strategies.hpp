@@ -4,7 +4,7 @@
 ///
 /// To add one, write a struct with the members of the concept here, and add its schedules to
 /// tests/sharding/schedule_test.cpp. For the program, add its type to RunTimeAny (tessera/fsdp/sharding/run_time.hpp).
-/// Texts, flags and help are generated from the parts that its `visit` lists (tessera/fsdp/core/policy_parts.hpp).
+/// Texts, flags and help are generated from the parts that its `visit` lists (tessera/fsdp/core/policy_text.hpp).
 #pragma once
 
 #include <tessera/fsdp/core/language.hpp>  // before all others
@@ -19,9 +19,8 @@
 #include <tessera/fsdp/buffer/distributed_buffer.hpp>
 #include <tessera/fsdp/buffer/layout.hpp>
 #include <tessera/fsdp/core/error.hpp>
-#include <tessera/fsdp/core/policy_parts.hpp>
 #include <tessera/fsdp/core/policy_text.hpp>
-#include <tessera/fsdp/sharding/rules.hpp>
+#include <tessera/fsdp/sharding/problem.hpp>
 #include <tessera/fsdp/sharding/schedule_of.hpp>
 
 namespace fsdp {
@@ -209,8 +208,8 @@ struct HybridShard {
 };
 
 /// A strategy whose main weights and optimizer state live in the device's offload space
-/// (tessera/fsdp/device/offload.hpp); a step moves gradients there and updated weights back, piece by piece. Source:
-/// ZeRO-Offload (Ren et al. 2021).
+/// (tessera/fsdp/device/host_memory.hpp); a step moves gradients there and updated weights back, piece by piece.
+/// Source: ZeRO-Offload (Ren et al. 2021).
 template <class Strategy>
 struct Offload : Strategy {
   static constexpr bool offloads_optimizer = true;

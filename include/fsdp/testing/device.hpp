@@ -20,7 +20,7 @@
 
 #include <gtest/gtest.h>
 
-#include <tessera/fsdp/core/bf16.hpp>
+#include <tessera/fsdp/core/dtype.hpp>
 #include <tessera/fsdp/device/device.hpp>
 #include <tessera/fsdp/device/memory.hpp>
 #include <tessera/fsdp/testing/guarded.hpp>

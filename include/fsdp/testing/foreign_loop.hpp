@@ -36,7 +36,7 @@
 
 #include <gtest/gtest.h>
 
-#include <tessera/fsdp/module/full_values.hpp>
+#include <tessera/fsdp/module/host_weights.hpp>
 #include <tessera/fsdp/sharding/run_time.hpp>
 #include <tessera/fsdp/sharding/strategies.hpp>
 #include <tessera/fsdp/testing/foreign_runs.hpp>

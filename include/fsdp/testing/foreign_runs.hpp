@@ -17,7 +17,7 @@
 #include <tessera/fsdp/core/has_member.hpp>
 #include <tessera/fsdp/core/policy_text.hpp>
 #include <tessera/fsdp/module/stack.hpp>
-#include <tessera/fsdp/optim/sgd.hpp>
+#include <tessera/fsdp/optim/optimizer.hpp>
 #include <tessera/fsdp/optim/sharded.hpp>
 #include <tessera/fsdp/precision/policies.hpp>
 #include <tessera/fsdp/testing/results.hpp>

@@ -24,8 +24,7 @@
 #include <tessera/fsdp/core/policy_text.hpp>
 #include <tessera/fsdp/device/meta.hpp>
 #include <tessera/fsdp/module/sharded_module.hpp>
-#include <tessera/fsdp/optim/adamw.hpp>
-#include <tessera/fsdp/optim/sgd.hpp>
+#include <tessera/fsdp/optim/optimizer.hpp>
 #include <tessera/fsdp/sharding/strategies.hpp>
 #include <tessera/fsdp/testing/report.hpp>
 #include <tessera/fsdp/testing/results.hpp>

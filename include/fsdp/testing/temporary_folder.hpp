@@ -11,7 +11,7 @@
 
 #include <unistd.h>
 
-#include <tessera/fsdp/core/temporary_folder.hpp>
+#include <tessera/fsdp/core/file.hpp>
 
 namespace fsdp::testing {
 

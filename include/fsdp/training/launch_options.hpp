@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include <tessera/fsdp/core/range.hpp>
+#include <tessera/fsdp/core/checked.hpp>
 
 namespace fsdp::train {
 

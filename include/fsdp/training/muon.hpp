@@ -15,7 +15,6 @@
 #include <tessera/fsdp/device/memory.hpp>
 #include <tessera/fsdp/device/operation.hpp>
 #include <tessera/fsdp/device/operations.hpp>
-#include <tessera/fsdp/optim/adamw.hpp>
 #include <tessera/fsdp/optim/optimizer.hpp>
 
 namespace fsdp::optim {

@@ -8,13 +8,11 @@
 #include <string_view>
 #include <variant>
 
-#include <tessera/fsdp/core/bf16.hpp>
+#include <tessera/fsdp/core/dtype.hpp>
 #include <tessera/fsdp/core/named_values.hpp>
 #include <tessera/fsdp/device/cpu.hpp>
 #include <tessera/fsdp/device/meta.hpp>
-#include <tessera/fsdp/optim/adamw.hpp>
 #include <tessera/fsdp/optim/optimizer.hpp>
-#include <tessera/fsdp/optim/sgd.hpp>
 #include <tessera/fsdp/training/muon.hpp>
 
 namespace fsdp::optim {

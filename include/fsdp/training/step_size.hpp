@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include <tessera/fsdp/execution/run_shape.hpp>
-#include <tessera/fsdp/module/order.hpp>
+#include <tessera/fsdp/module/units.hpp>
 #include <tessera/fsdp/plan/plan.hpp>
 
 namespace fsdp::train {

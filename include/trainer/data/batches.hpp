@@ -11,7 +11,7 @@
 
 #include <tessera/fsdp/core/hash.hpp>
 #include <tessera/fsdp/nn/batch.hpp>
-#include <tessera/fsdp/sharding/rules.hpp>
+#include <tessera/fsdp/sharding/problem.hpp>
 #include <tessera/trainer/data/sampler.hpp>
 #include <tessera/trainer/data/source.hpp>
 

@@ -12,7 +12,7 @@
 
 #include <tessera/fsdp/core/file.hpp>
 #include <tessera/text/chat.hpp>
-#include <tessera/trainer/data/left_out.hpp>
+#include <tessera/trainer/data/data_inputs.hpp>
 
 namespace fsdp::data {
 

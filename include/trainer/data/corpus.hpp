@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-#include <tessera/trainer/data/left_out.hpp>
+#include <tessera/trainer/data/data_inputs.hpp>
 
 namespace fsdp::data {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Chooses the windows of each step and of each piece of a step, from one source or a weighted mixture of sources. A
-/// step's data do not depend on the number of ranks. tessera/fsdp/sharding/rules.hpp assigns pieces to ranks.
+/// step's data do not depend on the number of ranks. tessera/fsdp/sharding/problem.hpp assigns pieces to ranks.
 #pragma once
 
 #include <cstddef>

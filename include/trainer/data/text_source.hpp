@@ -15,7 +15,6 @@
 
 #include <tessera/fsdp/nn/token_batch.hpp>
 #include <tessera/trainer/data/corpus.hpp>
-#include <tessera/trainer/data/packed_conversations.hpp>
 #include <tessera/trainer/data/sampler.hpp>
 #include <tessera/trainer/data/source.hpp>
 #include <tessera/trainer/data/windows.hpp>

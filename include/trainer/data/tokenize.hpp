@@ -12,7 +12,7 @@
 #include <vector>
 
 #include <tessera/text/tokenizer.hpp>
-#include <tessera/trainer/data/left_out.hpp>
+#include <tessera/trainer/data/data_inputs.hpp>
 
 namespace fsdp::data {
 

@@ -20,9 +20,8 @@
 #include <utility>
 #include <vector>
 
-#include <tessera/fsdp/core/config_values.hpp>
+#include <tessera/fsdp/core/checked.hpp>
 #include <tessera/fsdp/core/named_values.hpp>
-#include <tessera/fsdp/core/range.hpp>
 #include <tessera/trainer/flags/learning_rate.hpp>
 
 namespace fsdp::train {

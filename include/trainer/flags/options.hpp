@@ -1,29 +1,43 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The options of each sub-command: plain structs with the defaults that `--help` prints.
-///
-/// Policies and the optimizer are passed separately, except for the number of ranks that share each sequence. To add a
-/// flag, add a field here and a line in src/trainer/flags/bind.cpp, which specifies whether results depend on it.
+/// The options of each sub-command: plain structs with the defaults that `--help` prints, and the largest numbers that
+/// flags accept. Policies and the optimizer are passed separately, except for the number of ranks that share each
+/// sequence. To add a flag, add a field here and a line in src/trainer/flags/bind.cpp, which specifies whether results
+/// depend on it.
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include <tessera/fsdp/core/checked.hpp>
 #include <tessera/fsdp/module/units.hpp>
-#include <tessera/fsdp/precision/loss_scale.hpp>
+#include <tessera/fsdp/precision/policies.hpp>
 #include <tessera/fsdp/sharding/sequence.hpp>
 #include <tessera/fsdp/training/launch_options.hpp>
 #include <tessera/fsdp/training/step_size.hpp>
 #include <tessera/trainer/data/corpus.hpp>
-#include <tessera/trainer/data/packed_conversations.hpp>
 #include <tessera/trainer/data/windows.hpp>
 #include <tessera/trainer/flags/flag_set.hpp>
 #include <tessera/trainer/flags/learning_rate.hpp>
 
 namespace fsdp::train {
+
+inline constexpr std::int64_t most_ranks = 65'536;  ///< largest number of ranks that --dry-run can plan
+inline constexpr std::int64_t most_steps = 1'000'000'000'000;
+inline constexpr std::int64_t most_sequences = 1 << 20;  ///< largest number of sequences in a step
+inline constexpr std::int64_t most_tokens =
+    std::numeric_limits<std::int32_t>::max();  ///< largest number of tokens in a micro-batch
+inline constexpr std::int64_t most_blocks = 1 << 20;
+inline constexpr std::int64_t most_elements = std::int64_t{1} << 50;
+
+/// The range [least, most] of whole numbers.
+constexpr Range<std::int64_t> counts_up_to(std::int64_t most, std::int64_t least = 1) {
+  return {.least = least, .most = most};
+}
 
 /// `--model` and the flags for its sizes. tessera/trainer/flags/model_choice.hpp creates a model from them.
 struct ModelChoice {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// A conversation in the terminal: reads the user's lines, decides which tokens to feed, samples answers, prints them.
-/// Independent of model and ranks; tessera/trainer/run/chat.hpp runs it.
+/// Independent of model and ranks; tessera/trainer/run/generate.hpp runs it.
 #pragma once
 
 #include <cstddef>

@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-#include <tessera/fsdp/core/config_values.hpp>
+#include <tessera/fsdp/core/named_values.hpp>
 #include <tessera/fsdp/execution/step_digest.hpp>
 #include <tessera/trainer/report/metrics.hpp>
 

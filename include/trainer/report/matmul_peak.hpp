@@ -12,7 +12,6 @@
 #include <vector>
 
 #include <tessera/comm/ranks.hpp>
-#include <tessera/fsdp/core/bf16.hpp>
 #include <tessera/fsdp/core/dtype.hpp>
 #include <tessera/fsdp/device/cpu.hpp>
 #include <tessera/fsdp/device/memory.hpp>

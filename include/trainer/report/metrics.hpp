@@ -15,8 +15,8 @@
 #include <string_view>
 #include <vector>
 
-#include <tessera/comm/traffic.hpp>
-#include <tessera/fsdp/core/config_values.hpp>
+#include <tessera/comm/monitor.hpp>
+#include <tessera/fsdp/core/named_values.hpp>
 
 namespace fsdp::report {
 

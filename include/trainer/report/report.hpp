@@ -7,8 +7,8 @@
 #include <string>
 
 #include <tessera/fsdp/device/memory.hpp>
-#include <tessera/fsdp/sharding/residency.hpp>
 #include <tessera/fsdp/sharding/schedule.hpp>
+#include <tessera/fsdp/sharding/slots.hpp>
 #include <tessera/trainer/report/metrics.hpp>
 #include <tessera/trainer/report/trace.hpp>
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Forward passes over numbered samples and over tokens, for implementations of Engine and Inference.
+/// What implementations of Engine and Inference share: forward passes over numbered samples and over tokens, and the
+/// size of the vocabulary.
 #pragma once
 
 #include <cstddef>
@@ -12,6 +13,7 @@
 #include <tessera/fsdp/core/tensor.hpp>
 #include <tessera/fsdp/execution/count_exchange.hpp>
 #include <tessera/fsdp/nn/batch.hpp>
+#include <tessera/fsdp/nn/module.hpp>
 #include <tessera/fsdp/nn/token_batch.hpp>
 #include <tessera/fsdp/sharding/sequence.hpp>
 #include <tessera/trainer/data/batches.hpp>
@@ -44,6 +46,20 @@ std::vector<float> logits_of(std::span<const std::int32_t> tokens, std::int64_t 
   call(TokenBatch{.tokens = {tokens.data(), {std::ssize(tokens)}}, .targets = {}, .sequences = sequences},
        Tensor<Compute>(memory.data(), {rows, vocabulary}));
   return {memory.begin(), memory.end()};
+}
+
+/// Returns the size of the vocabulary of a model of text.
+template <class Model>
+std::int64_t vocabulary_of(const Model& model) {
+  if constexpr (requires { model.config().vocab_size; }) {
+    return model.config().vocab_size;
+  } else {
+    static_assert(
+        nn::GeneratingHead<typename Model::Head, typename Model::Local>,
+        "fsdp: nothing says how many tokens this model knows, so that text cannot be checked against it; give "
+        "its Config a std::int64_t vocab_size, or its head logits");
+    return model.head().logits_columns();
+  }
 }
 
 }  // namespace fsdp::train

@@ -16,14 +16,14 @@
 #include <string_view>
 #include <vector>
 
+#include <tessera/comm/monitor.hpp>
 #include <tessera/comm/ranks.hpp>
 #include <tessera/comm/stopped.hpp>
-#include <tessera/comm/traffic.hpp>
 #include <tessera/fsdp/checkpoint/folder.hpp>
 #include <tessera/fsdp/device/operations/optimizer.hpp>
 #include <tessera/fsdp/execution/step_digest.hpp>
 #include <tessera/fsdp/model_files/model_files.hpp>
-#include <tessera/fsdp/module/order.hpp>
+#include <tessera/fsdp/module/units.hpp>
 #include <tessera/fsdp/nn/batch.hpp>
 #include <tessera/fsdp/training/step_size.hpp>
 #include <tessera/trainer/data/sampler.hpp>

@@ -15,9 +15,9 @@
 #include <string_view>
 #include <vector>
 
-#include <tessera/comm/agreement.hpp>
 #include <tessera/comm/launch/cores.hpp>
 #include <tessera/comm/launch/signals.hpp>
+#include <tessera/comm/ranks.hpp>
 #include <tessera/fsdp/checkpoint/shards_io.hpp>
 #include <tessera/fsdp/device/compute/cpu.hpp>
 #include <tessera/fsdp/execution/verification.hpp>
@@ -27,7 +27,7 @@
 #include <tessera/fsdp/training/run_time_optimizer.hpp>
 #include <tessera/fsdp/training/training.hpp>
 #include <tessera/trainer/data/source.hpp>
-#include <tessera/trainer/flags/group_flag.hpp>
+#include <tessera/trainer/flags/flag_values.hpp>
 #include <tessera/trainer/flags/model_choice.hpp>
 #include <tessera/trainer/flags/options.hpp>
 #include <tessera/trainer/generate/samples.hpp>
@@ -35,14 +35,13 @@
 #include <tessera/trainer/report/report.hpp>
 #include <tessera/trainer/run/batch_calls.hpp>
 #include <tessera/trainer/run/engine.hpp>
-#include <tessera/trainer/run/expected_step.hpp>
 #include <tessera/trainer/run/feed.hpp>
+#include <tessera/trainer/run/planned_step.hpp>
+#include <tessera/trainer/run/queued_steps.hpp>
 #include <tessera/trainer/run/run_checkpoints.hpp>
+#include <tessera/trainer/run/run_log.hpp>
 #include <tessera/trainer/run/run_record.hpp>
-#include <tessera/trainer/run/run_watch.hpp>
 #include <tessera/trainer/run/same_bits.hpp>
-#include <tessera/trainer/run/step_plan.hpp>
-#include <tessera/trainer/run/step_times.hpp>
 #include <tessera/trainer/run/stream_tensors.hpp>
 
 namespace fsdp::train {

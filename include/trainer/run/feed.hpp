@@ -13,7 +13,7 @@
 #include <tessera/comm/communicator.hpp>
 #include <tessera/comm/launch/signals.hpp>
 #include <tessera/comm/stopped.hpp>
-#include <tessera/fsdp/device/host_copy.hpp>
+#include <tessera/fsdp/device/host_memory.hpp>
 #include <tessera/fsdp/execution/count_exchange.hpp>
 #include <tessera/fsdp/sharding/sequence.hpp>
 #include <tessera/trainer/data/batches.hpp>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `tessera generate`: continues prompts.
+/// `tessera generate`, which continues prompts, and `tessera chat`, a conversation.
 #pragma once
 
 #include <optional>
@@ -27,5 +27,13 @@ PromptInput read_prompt_input(GenerateOptions& options, const FlagSet& flags);
 /// Continues every prompt; rank 0 prints prompts and new tokens. All ranks compute the same sequences. Rank 0 samples
 /// each token and broadcasts it, since different processors may round logits differently.
 void generate(Inference& inference, const GenerateOptions& options, const PromptInput& input);
+
+/// Validates the options and applies the model's generation_config.json to them, before ranks start. `flags`: the flags
+/// that are bound to the options. Returns the options that the file set, as text. Throws InputError.
+std::string settle_chat(ChatOptions& options, const FlagSet& flags);
+
+/// Runs a conversation on rank 0's standard input and output until the input ends. Only rank 0 knows the conversation;
+/// it broadcasts each ChatWork. The other ranks wait while the user types. `set_by_file`: the result of settle_chat.
+void chat(Inference& inference, ChatOptions options, const std::string& set_by_file);
 
 }  // namespace fsdp::train

@@ -7,18 +7,17 @@
 
 #include <string>
 
-#include <tessera/comm/agreement.hpp>
+#include <tessera/comm/ranks.hpp>
 #include <tessera/fsdp/model_files/model_files.hpp>
 #include <tessera/fsdp/nn/module.hpp>
 #include <tessera/fsdp/sharding/schedule_of.hpp>
 #include <tessera/fsdp/training/launch.hpp>
 #include <tessera/trainer/flags/disk_deadline.hpp>
+#include <tessera/trainer/flags/flag_values.hpp>
 #include <tessera/trainer/flags/flags.hpp>
 #include <tessera/trainer/flags/model_choice.hpp>
 #include <tessera/trainer/flags/options.hpp>
-#include <tessera/trainer/flags/sequence_flag.hpp>
 #include <tessera/trainer/run/arguments.hpp>
-#include <tessera/trainer/run/chat.hpp>
 #include <tessera/trainer/run/evaluate.hpp>
 #include <tessera/trainer/run/generate.hpp>
 #include <tessera/trainer/run/inference_of.hpp>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The Inference of a model.
+/// The Inference of a model, whose weights it loads from a folder.
 #pragma once
 
 #include <tessera/fsdp/core/language.hpp>  // before all others
@@ -12,17 +12,36 @@
 #include <utility>
 #include <vector>
 
+#include <tessera/comm/launch/print.hpp>
 #include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/execution/sharded_model.hpp>
+#include <tessera/fsdp/model_files/load.hpp>
+#include <tessera/fsdp/training/launch_options.hpp>
 #include <tessera/fsdp/training/training.hpp>
 #include <tessera/trainer/data/batches.hpp>
 #include <tessera/trainer/data/text_source.hpp>
+#include <tessera/trainer/flags/disk_deadline.hpp>
 #include <tessera/trainer/flags/model_choice.hpp>
 #include <tessera/trainer/run/batch_calls.hpp>
 #include <tessera/trainer/run/engine.hpp>
-#include <tessera/trainer/run/load.hpp>
-#include <tessera/trainer/run/vocabulary.hpp>
 
 namespace fsdp::train {
+
+/// Loads a folder's weights, with the adapters of another folder unless `adapter` is empty. Collective; rank 0 prints
+/// warnings.
+template <class Model>
+void load(typename Model::Stack::Comm& communicator, const LaunchOptions& launch, ShardedModel<Model>& module,
+          const std::string& folder, const std::string& adapter = {}) {
+  with_disk_deadline(communicator, launch.disk_deadline_seconds, message("reading ", folder, " (--disk-deadline)"),
+                     [&] {
+                       load_agreed_weights(
+                           communicator, module, folder,
+                           [&](const std::string& text) {
+                             if (communicator.rank() == 0) print_warning(text);
+                           },
+                           adapter);
+                     });
+}
 
 /// Computes forward passes of a model over tokens. The model's weights are in a folder.
 template <class Model>

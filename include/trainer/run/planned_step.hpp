@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Determines the step that a run's flags describe, before any of its memory is allocated: its size, its model, budgets
-/// that are `auto`, and its memory with other flags.
-///
-/// Runs, dry runs and plans call, in this order: checked_size, begun_model, settle_budgets.
+/// Determines the step that a run's flags describe, before any of its memory is allocated: its size, its model,
+/// budgets that are `auto`, its memory with other flags, and the times that a plan expects of it (--cluster).
 #pragma once
 
 #include <cstdint>
@@ -11,24 +9,64 @@
 #include <string>
 #include <type_traits>
 
+#include <tessera/comm/ranks.hpp>
 #include <tessera/fsdp/core/error.hpp>
-#include <tessera/fsdp/core/policy_parts.hpp>
+#include <tessera/fsdp/core/function_ref.hpp>
 #include <tessera/fsdp/core/policy_text.hpp>
+#include <tessera/fsdp/optim/optimizer.hpp>
+#include <tessera/fsdp/plan/cluster.hpp>
 #include <tessera/fsdp/plan/dry_run.hpp>
+#include <tessera/fsdp/plan/estimate.hpp>
+#include <tessera/fsdp/plan/plan.hpp>
 #include <tessera/fsdp/sharding/schedule_of.hpp>
 #include <tessera/fsdp/sharding/strategies.hpp>
+#include <tessera/fsdp/training/step_size.hpp>
 #include <tessera/tiling/policies.hpp>
+#include <tessera/trainer/flags/cluster_file.hpp>
 #include <tessera/trainer/flags/flag_set.hpp>
+#include <tessera/trainer/flags/flag_values.hpp>
 #include <tessera/trainer/flags/options.hpp>
-#include <tessera/trainer/flags/sequence_flag.hpp>
 #include <tessera/trainer/generate/samples.hpp>
+#include <tessera/trainer/report/metrics.hpp>
 #include <tessera/trainer/run/arguments.hpp>
-#include <tessera/trainer/run/auto_budgets.hpp>
-#include <tessera/trainer/run/memory_advice.hpp>
-#include <tessera/trainer/run/rank_memory.hpp>
-#include <tessera/trainer/run/step_plan.hpp>
+#include <tessera/trainer/run/step_memory.hpp>
 
 namespace fsdp::train {
+
+/// Returns the dry run's request for a step of this size, for the rank that needs the most memory.
+template <class Optimizer>
+plan::Request most_loaded_request(const StepSize& size, int ranks, const Optimizer& optimizer) {
+  plan::Request request = plan_request(size, ranks, plan::most_loaded);
+  request.shape.step_work = optim::step_work(optimizer);
+  return request;
+}
+/// The same for the step of these options.
+template <class Sharding, class Optimizer>
+plan::Request plan_request(const TrainOptions& options, int ranks, const Sharding& sharding,
+                           const Optimizer& optimizer) {
+  return most_loaded_request(step_size(options, ranks, sharding::facts_of(sharding).pieces), ranks, optimizer);
+}
+
+/// Returns the times of a step that a plan expects on --cluster; nothing without --cluster, and on ranks other than 0.
+/// Collective. `document_length` returns Request::document_length, on rank 0. Throws InputError on all ranks for an
+/// invalid cluster, or one that computes on another device.
+template <class Model, class Optimizer>
+std::optional<report::StepTimes> expected_step(const comm::Ranks& ranks, const TrainOptions& options,
+                                               const Model& model, const typename Model::Stack::Sharding& sharding,
+                                               const typename Model::Stack::Tiling& tiling, plan::Request request,
+                                               const Optimizer& optimizer, FunctionRef<double()> document_length) {
+  if (!options.cluster) return std::nullopt;
+  return comm::together(ranks, "cluster", [&] {
+    const plan::Cluster cluster = read_cluster(*options.cluster, ranks.size());
+    constexpr auto device = Model::Stack::Device::name;
+    require<InputError>(cluster.device == device, "--cluster ", *options.cluster, " computes on ", cluster.device,
+                        ", and this run on ", device, "; leave it out, or give one that is of these machines");
+    if (ranks.rank() != 0) return std::optional<report::StepTimes>();  // only rank 0 reports it
+    request.document_length = document_length();
+    const plan::Estimate step = plan::estimate(model, sharding, tiling, request, cluster, optimizer);
+    return std::optional(report::StepTimes{.all = step.seconds, .collectives = step.exposed_collectives});
+  });
+}
 
 /// Returns the size of a rank's step on `ranks` ranks. `flags`: the flags that are bound to the options. Throws
 /// InputError with one sentence about the first flag that this stack does not support.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Steps that the host has enqueued and not yet reported, with the resulting loss scale and number of tokens.
+/// The durations of a run's steps, and the steps that the host has enqueued and not yet reported.
 #pragma once
 
 #include <chrono>
@@ -10,15 +10,61 @@
 #include <span>
 #include <vector>
 
+#include <tessera/comm/monitor.hpp>
+#include <tessera/comm/ranks.hpp>
 #include <tessera/fsdp/device/operations/optimizer.hpp>
-#include <tessera/fsdp/precision/loss_scale.hpp>
+#include <tessera/fsdp/precision/policies.hpp>
+#include <tessera/trainer/data/source.hpp>
+#include <tessera/trainer/data/windows.hpp>
 #include <tessera/trainer/flags/options.hpp>
 #include <tessera/trainer/report/metrics.hpp>
 #include <tessera/trainer/run/engine.hpp>
 #include <tessera/trainer/run/run_log.hpp>
-#include <tessera/trainer/run/step_times.hpp>
 
 namespace fsdp::train {
+
+/// Returns the mean length of the documents in a source's training samples, weighted by their tokens. If there are many
+/// samples, reads only a few hundred.
+template <data::Source Source>
+double mean_document_length(const Source& source, data::Allocate allocate) {
+  typename Source::Storage storage = source.storage(1, allocate);
+  double squares = 0, tokens = 0;
+  for (const std::int64_t sample : data::evenly_spread(0, source.training(), 256)) {
+    squares += static_cast<double>(source.fill(storage, std::span(&sample, 1)).counts().squares);
+    tokens += static_cast<double>(source.sequence_length());
+  }
+  return tokens > 0 ? squares / tokens : 0;
+}
+
+/// Returns the seconds that this rank has spent so far in a module's collectives, waiting for other ranks or executing
+/// them.
+template <class Module>
+double collective_seconds(Module& module) {
+  double seconds = 0;
+  for (auto* const axis : module.communicators()) {
+    const comm::Totals& totals = axis->monitor().totals;
+    seconds += totals.copy_seconds + totals.waiting_seconds;
+  }
+  return seconds;
+}
+
+/// Adds up the times of a rank's steps after the first, which has more to do.
+class StepMeter {
+ public:
+  /// Adds a step. Either all steps have the seconds of collectives, or none does.
+  void add(const report::StepTimes& step);
+
+  /// The mean times of a step; empty before the first step is added.
+  std::optional<report::StepTimes> mean() const;
+
+ private:
+  report::StepTimes sum_;
+  std::int64_t steps_ = 0;
+};
+
+/// Returns the rank that computes longest, if it needs over a quarter more time than the median rank. Collective.
+/// `mean`: this rank's; either all ranks have one, or none does.
+std::optional<report::Straggler> straggler(const comm::Ranks& ranks, const std::optional<report::StepTimes>& mean);
 
 /// Returns the records of parameter groups for a step with this learning rate, except groups with neither their own
 /// learning rate nor their own norm. `norms`: norms of the groups that are clipped separately, in their order.

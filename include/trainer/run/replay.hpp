@@ -8,8 +8,8 @@
 #include <span>
 #include <string>
 
-#include <tessera/comm/agreement.hpp>
 #include <tessera/comm/launch/print.hpp>
+#include <tessera/comm/ranks.hpp>
 #include <tessera/fsdp/checkpoint/folder.hpp>
 #include <tessera/fsdp/sharding/schedule_of.hpp>
 #include <tessera/fsdp/training/launch.hpp>
@@ -19,13 +19,13 @@
 #include <tessera/trainer/flags/model_choice.hpp>
 #include <tessera/trainer/flags/optimizer_choice.hpp>
 #include <tessera/trainer/run/arguments.hpp>
+#include <tessera/trainer/run/batch_calls.hpp>
 #include <tessera/trainer/run/engine_of.hpp>
 #include <tessera/trainer/run/output_files.hpp>
 #include <tessera/trainer/run/replay_request.hpp>
-#include <tessera/trainer/run/run_watch.hpp>
+#include <tessera/trainer/run/run_log.hpp>
 #include <tessera/trainer/run/step_replay.hpp>
 #include <tessera/trainer/run/tokenized_data.hpp>
-#include <tessera/trainer/run/vocabulary.hpp>
 
 namespace fsdp::train {
 

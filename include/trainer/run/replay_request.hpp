@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A request to `tessera replay`, and whether a run's record and checkpoints allow it.
+/// A request to `tessera replay`, whether a run's record and checkpoints allow it, and the entries that a record has
+/// for it.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <tessera/trainer/flags/options.hpp>
 #include <tessera/trainer/report/step_tensors.hpp>
+#include <tessera/trainer/run/arguments.hpp>
 #include <tessera/trainer/run/resumed.hpp>
 
 namespace fsdp::train {
@@ -46,5 +49,15 @@ std::vector<std::string> checkpoints_before(const std::string& folder, std::int6
 /// For a step without an intact checkpoint before it: throws InputError unless no checkpoint exists at all
 /// (`candidates` is 0) and the run began with random weights.
 void require_random_start(const ReplayRequest& request, const RunRecord& recorded, std::int64_t candidates);
+
+/// Returns whether an entry of a record is only for replay.
+bool is_for_replay(std::string_view name);
+
+/// Returns the entries for replay. Paths are absolute. Omits values that trainer.json cannot contain: names that are
+/// not UTF-8 or have several lines, and very many paths.
+RunRecord replay_record(const TrainOptions& options, const PolicyTexts& policies);
+
+/// Returns the values of an entry for replay, by the name of its flag; empty if it was not recorded.
+std::vector<std::string> replay_values(const RunRecord& record, std::string_view flag);
 
 }  // namespace fsdp::train

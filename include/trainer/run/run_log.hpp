@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The log of a run: console, metrics file, file of digests, TensorBoard.
+/// What a run reports of its course: its time and the trace of its tasks, and the log on console, metrics file, file
+/// of digests and TensorBoard.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -10,14 +12,45 @@
 #include <string_view>
 
 #include <tessera/comm/ranks.hpp>
+#include <tessera/fsdp/device/memory.hpp>
 #include <tessera/fsdp/execution/step_digest.hpp>
+#include <tessera/fsdp/sharding/schedule.hpp>
 #include <tessera/trainer/flags/options.hpp>
 #include <tessera/trainer/report/console.hpp>
 #include <tessera/trainer/report/digest_file.hpp>
 #include <tessera/trainer/report/metrics.hpp>
 #include <tessera/trainer/report/tensorboard.hpp>
+#include <tessera/trainer/report/trace.hpp>
 
 namespace fsdp::train {
+
+/// Measures one rank of a run. Construct it before any slow operation.
+class RunWatch {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  /// Throws InputError if the file of --trace cannot be created. `rank`: determines the file's name.
+  RunWatch(const TrainOptions& options, int rank);
+
+  /// Seconds from the start of the run until a point in time.
+  double seconds(Clock::time_point until = Clock::now()) const;
+
+  /// Returns whether tasks are traced. If so, call `before` and `after` around each task. `held`: bytes that the rank
+  /// holds then; `activations`: bytes of activations in use.
+  /// @{
+  bool traces() const { return trace_.on(); }
+  void before() { task_begin_ = Clock::now(); }
+  void after(const sharding::Task& task, const device::BytesByKind& held, std::int64_t activations);
+  /// @}
+  /// Writes the trace, if --trace is given.
+  void write() const { trace_.write(); }
+
+ private:
+  Clock::time_point start_ = Clock::now();
+  Clock::time_point task_begin_ = {};
+  int rank_;
+  report::Trace trace_;
+};
 
 /// Writes on rank 0 only. On other ranks every call does nothing, except `open`, which is collective.
 class RunLog {

@@ -5,7 +5,6 @@
 
 #include <string>
 
-#include <tessera/comm/agreement.hpp>
 #include <tessera/comm/ranks.hpp>
 #include <tessera/fsdp/core/policy_text.hpp>
 #include <tessera/fsdp/device/compute/cpu.hpp>
@@ -16,7 +15,7 @@
 #include <tessera/trainer/flags/disk_deadline.hpp>
 #include <tessera/trainer/flags/options.hpp>
 #include <tessera/trainer/run/arguments.hpp>
-#include <tessera/trainer/run/replay_record.hpp>
+#include <tessera/trainer/run/replay_request.hpp>
 #include <tessera/trainer/run/resumed.hpp>
 #include <tessera/trainer/run/same_bits.hpp>
 

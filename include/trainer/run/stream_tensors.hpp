@@ -12,7 +12,7 @@
 
 #include <tessera/fsdp/core/dtype.hpp>
 #include <tessera/fsdp/core/tensor.hpp>
-#include <tessera/fsdp/device/on_host.hpp>
+#include <tessera/fsdp/device/host_memory.hpp>
 #include <tessera/fsdp/execution/step_digest.hpp>
 #include <tessera/fsdp/module/group_tensors.hpp>
 #include <tessera/fsdp/module/host_weights.hpp>

@@ -10,9 +10,9 @@
 #include <string>
 
 #include <tessera/comm/ranks.hpp>
-#include <tessera/fsdp/core/temporary_folder.hpp>
+#include <tessera/fsdp/core/file.hpp>
 #include <tessera/trainer/data/corpus.hpp>
-#include <tessera/trainer/data/data_names.hpp>
+#include <tessera/trainer/data/data_inputs.hpp>
 #include <tessera/trainer/data/text_source.hpp>
 #include <tessera/trainer/flags/options.hpp>
 

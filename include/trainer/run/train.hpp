@@ -14,7 +14,7 @@
 #include <tessera/comm/launch/cores.hpp>
 #include <tessera/comm/launch/launch.hpp>
 #include <tessera/comm/launch/print.hpp>
-#include <tessera/fsdp/models/units_of.hpp>
+#include <tessera/fsdp/models/model.hpp>
 #include <tessera/fsdp/module/units.hpp>
 #include <tessera/fsdp/nn/token_batch.hpp>
 #include <tessera/fsdp/plan/cluster.hpp>
@@ -23,27 +23,25 @@
 #include <tessera/fsdp/training/launch.hpp>
 #include <tessera/fsdp/training/training.hpp>
 #include <tessera/trainer/data/text_source.hpp>
-#include <tessera/trainer/flags/byte_count.hpp>
 #include <tessera/trainer/flags/disk_deadline.hpp>
+#include <tessera/trainer/flags/flag_values.hpp>
 #include <tessera/trainer/flags/flags.hpp>
 #include <tessera/trainer/flags/model_choice.hpp>
 #include <tessera/trainer/flags/optimizer_choice.hpp>
 #include <tessera/trainer/flags/options.hpp>
 #include <tessera/trainer/report/report.hpp>
 #include <tessera/trainer/run/arguments.hpp>
+#include <tessera/trainer/run/batch_calls.hpp>
 #include <tessera/trainer/run/checkpoint_dir.hpp>
 #include <tessera/trainer/run/engine_of.hpp>
 #include <tessera/trainer/run/first_weights.hpp>
-#include <tessera/trainer/run/memory_advice.hpp>
 #include <tessera/trainer/run/output_files.hpp>
 #include <tessera/trainer/run/planned_step.hpp>
-#include <tessera/trainer/run/rank_memory.hpp>
 #include <tessera/trainer/run/run_checkpoints.hpp>
-#include <tessera/trainer/run/run_watch.hpp>
-#include <tessera/trainer/run/step_plan.hpp>
+#include <tessera/trainer/run/run_log.hpp>
+#include <tessera/trainer/run/step_memory.hpp>
 #include <tessera/trainer/run/tokenized_data.hpp>
 #include <tessera/trainer/run/training_run.hpp>
-#include <tessera/trainer/run/vocabulary.hpp>
 
 namespace fsdp::train {
 

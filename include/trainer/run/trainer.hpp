@@ -10,7 +10,7 @@
 #include <tessera/trainer/run/checkpoint_dir.hpp>
 #include <tessera/trainer/run/engine_of.hpp>
 #include <tessera/trainer/run/run_checkpoints.hpp>
-#include <tessera/trainer/run/run_watch.hpp>
+#include <tessera/trainer/run/run_log.hpp>
 #include <tessera/trainer/run/training_run.hpp>
 
 namespace fsdp::train {

@@ -17,12 +17,11 @@
 #include <tessera/trainer/flags/options.hpp>
 #include <tessera/trainer/generate/samples.hpp>
 #include <tessera/trainer/run/checkpoint_dir.hpp>
-#include <tessera/trainer/run/early_stop.hpp>
 #include <tessera/trainer/run/engine.hpp>
 #include <tessera/trainer/run/queued_steps.hpp>
 #include <tessera/trainer/run/run_checkpoints.hpp>
 #include <tessera/trainer/run/run_log.hpp>
-#include <tessera/trainer/run/run_watch.hpp>
+#include <tessera/trainer/run/validation.hpp>
 
 namespace fsdp::train {
 

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Mean loss over given samples. They are distributed over P groups of ranks, each of which shares its sequences: batch
-/// n is batch n / P of group n % P. If sequences are whole, each rank is a group.
+/// The mean loss over given samples, and early stopping by held-out losses (--patience).
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include <tessera/comm/ranks.hpp>
+#include <tessera/fsdp/checkpoint/folder.hpp>
 #include <tessera/fsdp/core/function_ref.hpp>
 #include <tessera/trainer/run/engine.hpp>
 
@@ -38,5 +39,37 @@ double sum_of_batches(std::span<const double> losses, std::int64_t groups, std::
 MeanLoss mean_loss(const comm::Ranks& ranks, FunctionRef<HeldOutBatch(std::span<const std::int64_t>)> evaluate,
                    std::int64_t sequences, std::span<const std::int64_t> samples,
                    FunctionRef<void(std::int64_t seen, std::int64_t all)> seen, int ranks_per_sequence = 1);
+
+/// Tracks the lowest held-out loss. Its state is part of a checkpoint, so that a resumed run stops at the same step.
+class EarlyStop {
+ public:
+  /// `patience`: number of consecutive losses without improvement after which the run stops; 0: never, and nothing is
+  /// tracked.
+  explicit EarlyStop(std::int64_t patience) : patience_(patience) {}
+
+  /// The lowest loss so far, as a checkpoint stores it; empty before the first loss, and always if patience is 0.
+  const std::optional<checkpoint::BestLoss>& best() const { return best_; }
+  void restore(const std::optional<checkpoint::BestLoss>& best) {
+    if (patience_ > 0) best_ = best;
+  }
+
+  /// Records the loss after a step. Returns whether it is the lowest so far; false if patience is 0. A second loss of
+  /// the best step, which a resumed run measures again, is ignored and returns false.
+  bool improves(double loss, std::int64_t step) {
+    if (patience_ == 0 || (best_ && best_->step == step)) return false;
+    if (best_ && loss >= best_->loss) {
+      ++best_->worse;
+      return false;
+    }
+    best_ = {.loss = loss, .step = step};
+    return true;
+  }
+  /// Returns whether the run should stop now.
+  bool due() const { return patience_ > 0 && best_ && best_->worse >= patience_; }
+
+ private:
+  std::int64_t patience_;
+  std::optional<checkpoint::BestLoss> best_;
+};
 
 }  // namespace fsdp::train

@@ -8,14 +8,14 @@
 #include <optional>
 #include <vector>
 
-#include <tessera/comm/agreement.hpp>
 #include <tessera/comm/launch/launch.hpp>
+#include <tessera/comm/ranks.hpp>
 #include <tessera/fsdp/core/environment.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/device/cpu.hpp>
 
 #include "../../fsdp/core/control_groups.hpp"
-#include "../../fsdp/core/numbers.hpp"
+#include "../../fsdp/core/strings.hpp"
 
 namespace fsdp::comm {
 namespace {

@@ -9,7 +9,7 @@
 #include <tessera/fsdp/core/environment.hpp>
 #include <tessera/fsdp/core/error.hpp>
 
-#include "../../fsdp/core/numbers.hpp"
+#include "../../fsdp/core/strings.hpp"
 
 namespace fsdp::comm {
 namespace {

@@ -6,9 +6,8 @@
 #include <cstdint>
 #include <vector>
 
-#include <tessera/fsdp/core/bf16.hpp>
+#include <tessera/fsdp/core/dtype.hpp>
 #include <tessera/fsdp/core/error.hpp>
-#include <tessera/fsdp/core/f16.hpp>
 
 namespace fsdp::checkpoint {
 namespace {

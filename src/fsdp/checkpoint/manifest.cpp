@@ -6,10 +6,9 @@
 #include <tessera/fsdp/core/checked.hpp>
 #include <tessera/fsdp/core/error.hpp>
 
-#include "../core/json/json_keys.hpp"
 #include "../core/json/strict_json.hpp"
-#include "../core/numbers.hpp"
-#include "crc32c.hpp"
+#include "../core/strings.hpp"
+#include "file_sums.hpp"
 
 namespace fsdp::checkpoint {
 namespace {

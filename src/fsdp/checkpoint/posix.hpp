@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Writes and syncs files; retries partial and interrupted system calls (for reading: tessera/fsdp/core/file.hpp).
+/// Also the free space of a disk, checked before large writes.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -50,5 +52,9 @@ std::vector<std::filesystem::path> make_folders(const std::filesystem::path& pat
 
 /// Removes the folders that make_folders created, except those that are not empty.
 void remove_made(const std::vector<std::filesystem::path>& made) noexcept;
+
+/// Returns the free bytes on the disk of `path`, or of the closest existing parent folder; nothing if the system does
+/// not report them.
+std::optional<std::int64_t> bytes_left(const std::filesystem::path& path);
 
 }  // namespace fsdp::checkpoint

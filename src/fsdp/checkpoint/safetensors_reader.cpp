@@ -10,15 +10,11 @@
 #include <nlohmann/json.hpp>
 
 #include <tessera/fsdp/checkpoint/safetensors.hpp>
-#include <tessera/fsdp/core/bf16.hpp>
 #include <tessera/fsdp/core/checked.hpp>
+#include <tessera/fsdp/core/dtype.hpp>
 #include <tessera/fsdp/core/error.hpp>
-#include <tessera/fsdp/core/f16.hpp>
-#include <tessera/fsdp/core/finite.hpp>
 
-#include "../core/json/json_keys.hpp"
 #include "../core/json/strict_json.hpp"
-#include "../core/lfs_pointer.hpp"
 #include "../core/magics.hpp"
 #include "../core/prefixed.hpp"
 #include "../core/tensor_name.hpp"

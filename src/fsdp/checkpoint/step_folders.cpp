@@ -15,8 +15,8 @@
 #include <tessera/fsdp/core/error.hpp>
 
 #include "../core/json/strict_json.hpp"
-#include "../core/numbers.hpp"
 #include "../core/paths.hpp"
+#include "../core/strings.hpp"
 #include "posix.hpp"
 
 namespace fsdp::checkpoint {

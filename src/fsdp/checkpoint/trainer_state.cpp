@@ -12,7 +12,6 @@
 #include <tessera/fsdp/core/hash.hpp>
 #include <tessera/fsdp/core/identity.hpp>
 
-#include "../core/json/json_keys.hpp"
 #include "../core/json/strict_json.hpp"
 #include "../core/utf8.hpp"
 

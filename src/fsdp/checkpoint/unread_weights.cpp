@@ -17,8 +17,8 @@
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/file.hpp>
 
-#include "../core/ascii.hpp"
-#include "../core/lfs_pointer.hpp"
+#include "../core/magics.hpp"
+#include "../core/strings.hpp"
 #include "manifest.hpp"
 
 namespace fsdp::checkpoint {

@@ -16,7 +16,7 @@
 #include <tessera/fsdp/core/hash.hpp>
 #include <tessera/fsdp/version.hpp>
 
-#include "numbers.hpp"
+#include "strings.hpp"
 
 namespace fsdp {
 namespace {

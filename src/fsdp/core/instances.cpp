@@ -2,7 +2,7 @@
 // Errors, views of the usual element types, and lists of this folder's structs, so that no other object need have them.
 #include <vector>
 
-#include <tessera/fsdp/core/bf16.hpp>
+#include <tessera/fsdp/core/dtype.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/parameter.hpp>
 #include <tessera/fsdp/core/tensor.hpp>

@@ -6,8 +6,7 @@
 
 #include <tessera/fsdp/core/error.hpp>
 
-#include "ascii.hpp"
-#include "lfs_pointer.hpp"
+#include "strings.hpp"
 
 namespace fsdp {
 namespace {

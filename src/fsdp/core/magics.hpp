@@ -1,15 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// File formats that are recognised by their first bytes.
-///
-/// To add a format: a line in the table of magics.cpp.
+/// File formats that are recognised by their first bytes. To add a format: a line in the table of magics.cpp.
 #pragma once
 
 #include <cstddef>
 #include <filesystem>
 #include <string_view>
 
+#include <tessera/fsdp/core/error.hpp>
+
 namespace fsdp {
+
+inline constexpr std::string_view lfs_pointer_start = "version https://git-lfs.github.com/spec/";
+
+/// Throws InputError if a file with this beginning is a Git LFS pointer.
+inline void require_no_lfs_pointer(const std::filesystem::path& path, std::string_view beginning) {
+  require<InputError>(!beginning.starts_with(lfs_pointer_start), path.string(),
+                      ": is a Git LFS pointer, a text in place of the file; fetch the file by `git lfs pull`");
+}
 
 /// The bytes at a fixed position that identify a file format.
 struct Magic {

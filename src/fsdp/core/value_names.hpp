@@ -14,7 +14,6 @@
 #include <vector>
 
 #include <tessera/fsdp/core/error.hpp>
-#include <tessera/fsdp/core/nearest.hpp>
 #include <tessera/fsdp/core/terminal_text.hpp>
 
 namespace fsdp {

@@ -9,10 +9,9 @@
 #include <cstring>
 #include <limits>
 
-#include <tessera/fsdp/device/operations/adamw.hpp>
 #include <tessera/fsdp/device/operations/optimizer.hpp>
 
-#include "both.hpp"
+#include "host_device.hpp"
 
 namespace fsdp::device {
 

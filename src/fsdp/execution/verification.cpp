@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tessera/fsdp/execution/verification.hpp>
 
-#include <tessera/comm/agreement.hpp>
+#include <tessera/comm/ranks.hpp>
 #include <tessera/fsdp/core/identity.hpp>
 
 namespace fsdp::detail {

@@ -6,7 +6,7 @@
 #include <string>
 
 #include <tessera/fsdp/core/error.hpp>
-#include <tessera/fsdp/model_files/adapters.hpp>
+#include <tessera/fsdp/model_files/model_files.hpp>
 
 #include "../core/paths.hpp"
 

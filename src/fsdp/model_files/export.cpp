@@ -15,13 +15,12 @@
 #include <nlohmann/json.hpp>
 
 #include <tessera/fsdp/checkpoint/folder.hpp>
-#include <tessera/fsdp/checkpoint/side_files.hpp>
+#include <tessera/fsdp/checkpoint/weight_files.hpp>
 #include <tessera/fsdp/core/checked.hpp>
 #include <tessera/fsdp/core/error.hpp>
 
 #include "../checkpoint/manifest.hpp"
 #include "../checkpoint/posix.hpp"
-#include "../checkpoint/room.hpp"
 #include "../core/json/strict_json.hpp"
 #include "../core/paths.hpp"
 #include "merged.hpp"

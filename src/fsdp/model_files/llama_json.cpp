@@ -12,7 +12,6 @@
 #include <tessera/fsdp/models/family.hpp>
 #include <tessera/fsdp/models/llama_config.hpp>
 
-#include "../core/json/json_keys.hpp"
 #include "../core/json/strict_json.hpp"
 #include "../core/paths.hpp"
 #include "../core/prefixed.hpp"

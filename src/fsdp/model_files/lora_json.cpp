@@ -16,7 +16,6 @@
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/models/lora_config.hpp>
 
-#include "../core/json/json_keys.hpp"
 #include "../core/json/strict_json.hpp"
 #include "../core/paths.hpp"
 #include "../core/prefixed.hpp"

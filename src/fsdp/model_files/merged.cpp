@@ -6,10 +6,9 @@
 #include <cstddef>
 #include <string_view>
 
-#include <tessera/fsdp/core/bf16.hpp>
+#include <tessera/fsdp/core/checked.hpp>
+#include <tessera/fsdp/core/dtype.hpp>
 #include <tessera/fsdp/core/error.hpp>
-#include <tessera/fsdp/core/f16.hpp>
-#include <tessera/fsdp/core/finite.hpp>
 
 namespace fsdp::checkpoint {
 

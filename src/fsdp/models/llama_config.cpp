@@ -7,7 +7,7 @@
 #include <numbers>
 
 #include <tessera/fsdp/core/error.hpp>
-#include <tessera/fsdp/core/nearest.hpp>
+#include <tessera/fsdp/core/terminal_text.hpp>
 #include <tessera/fsdp/models/family.hpp>
 
 namespace fsdp {

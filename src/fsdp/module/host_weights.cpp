@@ -3,7 +3,7 @@
 
 #include <map>
 
-#include <tessera/comm/agreement.hpp>
+#include <tessera/comm/ranks.hpp>
 
 namespace fsdp::detail {
 

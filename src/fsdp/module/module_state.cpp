@@ -4,7 +4,7 @@
 #include <utility>
 
 #include <tessera/fsdp/core/error.hpp>
-#include <tessera/fsdp/sharding/rules.hpp>
+#include <tessera/fsdp/sharding/problem.hpp>
 
 namespace fsdp {
 

@@ -5,7 +5,7 @@
 #include <cstddef>
 
 #include <tessera/fsdp/core/error.hpp>
-#include <tessera/tiling/check.hpp>
+#include <tessera/tiling/problem.hpp>
 
 namespace fsdp::nn {
 

@@ -12,15 +12,14 @@
 #include <tessera/fsdp/device/memory.hpp>
 #include <tessera/fsdp/device/meta.hpp>
 #include <tessera/fsdp/module/group_tensors.hpp>
-#include <tessera/fsdp/module/order.hpp>
 #include <tessera/fsdp/module/stack.hpp>
 #include <tessera/fsdp/module/units.hpp>
 #include <tessera/fsdp/optim/optimizer.hpp>
 #include <tessera/fsdp/optim/statistics.hpp>
-#include <tessera/fsdp/optim/step_kinds.hpp>
+#include <tessera/fsdp/optim/step_control.hpp>
 #include <tessera/fsdp/sharding/problem.hpp>
-#include <tessera/fsdp/sharding/residency.hpp>
 #include <tessera/fsdp/sharding/schedule.hpp>
+#include <tessera/fsdp/sharding/slots.hpp>
 #include <tessera/tiling/tile_plan.hpp>
 
 template class fsdp::device::Block<fsdp::device::Cpu>;

@@ -7,8 +7,8 @@
 #include <cstddef>
 #include <string_view>
 
+#include <tessera/fsdp/core/checked.hpp>
 #include <tessera/fsdp/core/error.hpp>
-#include <tessera/fsdp/core/finite.hpp>
 
 namespace fsdp::optim {
 
@@ -57,6 +57,22 @@ StatePlaces places_of(std::span<const StatePiece> pieces, std::size_t state, std
   }
   places.elements = trained - skipped;
   return places;
+}
+
+void AdamW::validate() const {
+  require_constant(beta1 >= 0 && static_cast<float>(beta1) < 1, "beta1", beta1, "at least 0 and below 1 as a float");
+  require_constant(beta2 >= 0 && static_cast<float>(beta2) < 1, "beta2", beta2, "at least 0 and below 1 as a float");
+  require_constant(eps >= 1e-30 && eps <= 1, "eps", eps, "above 0, at least 1e-30 and at most 1");
+  require_constant(weight_decay >= 0 && weight_decay <= 1000, "weight-decay", weight_decay,
+                   "at least 0 and at most 1000");
+}
+
+void Sgd::validate() const {
+  require_constant(momentum >= 0 && static_cast<float>(momentum) < 1, "momentum", momentum,
+                   "at least 0 and below 1 as a float");
+  require<InputError>(!nesterov || momentum > 0, "--nesterov looks ahead along the momentum, and --momentum is 0");
+  require_constant(weight_decay >= 0 && weight_decay <= 1000, "weight-decay", weight_decay,
+                   "at least 0 and at most 1000");
 }
 
 }  // namespace fsdp::optim

@@ -7,7 +7,7 @@
 #include <numeric>
 #include <type_traits>
 
-#include <tessera/comm/agreement.hpp>
+#include <tessera/comm/ranks.hpp>
 
 namespace fsdp::detail {
 namespace {

@@ -2,7 +2,7 @@
 #include <tessera/fsdp/optim/statistics.hpp>
 
 #include <tessera/fsdp/core/error.hpp>
-#include <tessera/fsdp/core/nearest.hpp>
+#include <tessera/fsdp/core/terminal_text.hpp>
 #include <tessera/fsdp/module/units.hpp>
 
 namespace fsdp {

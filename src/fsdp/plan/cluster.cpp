@@ -4,8 +4,8 @@
 #include <cmath>
 #include <string_view>
 
+#include <tessera/fsdp/core/checked.hpp>
 #include <tessera/fsdp/core/error.hpp>
-#include <tessera/fsdp/core/range.hpp>
 
 namespace fsdp::plan {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 
 #include <tessera/fsdp/core/error.hpp>
-#include <tessera/fsdp/core/nearest.hpp>
+#include <tessera/fsdp/core/terminal_text.hpp>
 #include <tessera/fsdp/plan/cluster.hpp>
 
 namespace fsdp::plan {

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include <tessera/fsdp/sharding/rules.hpp>
+#include <tessera/fsdp/sharding/problem.hpp>
 
 namespace fsdp::sharding {
 

@@ -2,9 +2,18 @@
 #include <tessera/fsdp/sharding/slots.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
+#include <functional>
+#include <limits>
+#include <numeric>
+#include <tuple>
+#include <utility>
 
+#include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/sharding/slot_assigner.hpp>
+
+#include "residency_bound.hpp"
 
 namespace fsdp::sharding {
 namespace {
@@ -37,6 +46,260 @@ SlotSizes largest(SlotSizes a, const SlotSizes& b) {
   merge(a.weights, b.weights);
   merge(a.gradients, b.gradients);
   return a;
+}
+
+namespace {
+
+constexpr std::array all_holds{Hold::use, Hold::micro_batch, Hold::step};
+
+/// The hold of each group.
+using Choice = std::vector<Hold>;
+
+constexpr std::size_t index_of(Hold hold) { return static_cast<std::size_t>(hold); }
+
+/// Searches for the best choice. All sizes are in elements.
+class Search {
+ public:
+  Search(FunctionRef<Schedule(const Problem&)> schedule_of, std::span<const Problem> steps,
+         std::span<const Problem> others, std::int64_t budget)
+      : schedule_of_(schedule_of), budget_(budget), problems_(steps.begin(), steps.end()), options_(groups()) {
+    for (const Hold hold : all_holds) observe(hold);
+    problems_.insert(problems_.begin(), others.begin(), others.end());
+    bound_ = least_gathered_within(budget_, elements(), options_);
+  }
+
+  /// Runs the search. If no choice fits, none is found; `least_slots` is then the smallest total of slots seen.
+  void run() {
+    // Early exit: a deep model seldom needs the full search, which builds many schedules.
+    for (const Hold hold : {Hold::micro_batch, Hold::step}) {
+      const Choice all(groups(), hold);
+      if (gathered(all) == bound_ && fits(all)) return keep_better(all);
+    }
+    for (const Hold hold : all_holds) lengthen(Choice(groups(), hold));
+    lengthen(least_room());
+    std::size_t choices = 0;
+    for (std::size_t group = 0; group < groups(); ++group) choices += has_choice(group) ? 1 : 0;
+    if (best_gathered_ == bound_ || choices > most_groups_tried) return;
+    Choice choice(groups(), Hold::use);
+    make_columns();
+    exhaustive_ = true;
+    try_all(0, choice, gathered(choice));
+  }
+
+  bool found() const { return !best_.empty(); }
+  std::int64_t least_slots() const { return least_slots_; }
+
+  /// Returns the best choice; its byte fields are in elements.
+  Residency result() {
+    return {.holds = best_,
+            .slot_bytes = slots(best_),
+            .gathered_bytes = best_gathered_,
+            .bound_bytes = exhaustive_ ? best_gathered_ : bound_,
+            .exhaustive = exhaustive_ || best_gathered_ == bound_};
+  }
+
+ private:
+  std::size_t groups() const { return problems_.front().groups.size(); }
+  std::int64_t elements_of(std::size_t group) const { return problems_.front().groups[group].weight_slot_elements(); }
+  /// Whether the hold of a group makes a difference: it needs slots, and it is not persistent. Only such groups are
+  /// counted.
+  bool has_choice(std::size_t group) const {
+    return elements_of(group) > 0 && !problems_.front().groups[group].persistent;
+  }
+  std::vector<std::int64_t> elements() const {
+    std::vector<std::int64_t> list;
+    for (std::size_t group = 0; group < groups(); ++group) list.push_back(elements_of(group));
+    return list;
+  }
+
+  /// Adds `hold` to the options of all groups, measured on the schedules of the steps in which all groups have this
+  /// hold.
+  void observe(Hold hold) {
+    std::vector<HoldOption> seen(groups(), {.hold = hold});
+    for (Problem problem : problems_) {
+      problem.holds.assign(groups(), hold);
+      std::vector<char> held(groups(), 0);
+      for (const Task& task : schedule_of_(problem)) {
+        const auto index = static_cast<std::size_t>(task.index);
+        if (has_weight_slot(task.action)) {
+          held[index] = facts_of(task.action).takes_slot;
+          if (held[index] != 0) seen[index].gathered += elements_of(index);
+        } else if (computes(task.action)) {
+          for (std::size_t group = 0; group < groups(); ++group) seen[group].live.push_back(held[group]);
+        }
+      }
+    }
+    for (std::size_t group = 0; group < groups(); ++group) options_[group].push_back(std::move(seen[group]));
+  }
+
+  std::int64_t gathered(std::size_t group, Hold hold) const { return options_[group][index_of(hold)].gathered; }
+  std::int64_t gathered(const Choice& choice) const {
+    std::int64_t sum = 0;
+    for (std::size_t group = 0; group < groups(); ++group) sum += gathered(group, choice[group]);
+    return sum;
+  }
+
+  /// Returns the choice of single uses, except that tied groups get a longer hold if the slots then need less memory: a
+  /// tied group with a separate slot leaves the other slots to smaller groups.
+  Choice least_room() {
+    Choice choice(groups(), Hold::use);
+    for (std::size_t group = 0; group < groups(); ++group) {
+      const auto has = [&](const UnitUse& unit) {
+        return std::ranges::count(unit.groups, static_cast<int>(group)) > 0;
+      };
+      if (std::ranges::count_if(problems_.front().units, has) < 2) continue;
+      for (const Hold hold : {Hold::micro_batch, Hold::step}) {
+        Choice other = choice;
+        other[group] = hold;
+        if (slots(other) < slots(choice)) choice = std::move(other);
+      }
+    }
+    return choice;
+  }
+
+  /// Returns the number of elements of the slots of all passes; stops early at a partial number above `enough`.
+  std::int64_t slots(const Choice& choice, std::int64_t enough = std::numeric_limits<std::int64_t>::max()) {
+    SlotSizes sizes;
+    std::int64_t sum = 0;
+    for (Problem& problem : problems_) {
+      problem.holds = choice;
+      sizes = largest(std::move(sizes), slot_sizes(assign_slots(schedule_of_(problem), problem), problem));
+      sum = std::accumulate(sizes.weights.begin(), sizes.weights.end(), std::int64_t{0});
+      if (sum > enough) break;
+    }
+    return sum;
+  }
+  bool fits(const Choice& choice) { return slots(choice, budget_) <= budget_; }
+
+  void keep_better(const Choice& choice) {
+    if (gathered(choice) >= best_gathered_) return;
+    best_ = choice;
+    best_gathered_ = gathered(choice);
+  }
+
+  /// Extends the holds of groups one by one, as long as the choice fits. Does nothing if the initial choice does not
+  /// fit.
+  void lengthen(Choice choice) {
+    const std::int64_t needed = slots(choice);
+    least_slots_ = std::min(least_slots_, needed);
+    if (needed > budget_) return;
+    for (const Move& move : moves()) {
+      if (gathered(move.group, choice[move.group]) <= gathered(move.group, move.hold)) continue;
+      const Hold before = std::exchange(choice[move.group], move.hold);
+      if (!fits(choice)) choice[move.group] = before;
+    }
+    keep_better(choice);
+  }
+
+  /// A longer hold of a group, and the number of gathers that it saves: saved gathered elements per element of the
+  /// group.
+  struct Move {
+    std::size_t group;
+    Hold hold;
+    std::int64_t saved_gathers;
+  };
+  /// Returns all moves, sorted by saved gathers in descending order. Among equal savings larger groups come first,
+  /// since small ones may still fit later. Among equal sizes every other group comes first: the groups in between then
+  /// alternate in one slot, and none is gathered ahead of its neighbour.
+  std::vector<Move> moves() const {
+    std::vector<Move> list;
+    for (std::size_t group = 0; group < groups(); ++group)
+      for (const Hold hold : {Hold::micro_batch, Hold::step})
+        if (const std::int64_t saved = gathered(group, Hold::use) - gathered(group, hold); saved > 0)
+          list.push_back({group, hold, saved / elements_of(group)});
+    const auto key = [&](const Move& move) {
+      return std::tuple(move.saved_gathers, elements_of(move.group), move.group % 2);
+    };
+    std::ranges::stable_sort(list, std::ranges::greater(), key);
+    return list;
+  }
+
+  /// Fills `columns_` and `live_` for the shortest holds. Computations during which the same groups are held under
+  /// every option share one column.
+  void make_columns() {
+    std::vector<std::vector<char>> columns;
+    for (std::size_t k = 0; k < options_.front().front().live.size(); ++k) {
+      std::vector<char> column;
+      for (const std::vector<HoldOption>& options : options_)
+        for (const HoldOption& one : options) column.push_back(one.live[k]);
+      columns.push_back(std::move(column));
+    }
+    std::ranges::sort(columns);
+    columns.erase(std::unique(columns.begin(), columns.end()), columns.end());
+    live_.assign(columns.size(), 0);
+    for (std::size_t row = 0; row < all_holds.size() * groups(); ++row) {
+      std::vector<std::int64_t>& held = held_.emplace_back();
+      for (const std::vector<char>& column : columns)
+        held.push_back(column[row] != 0 ? elements_of(row / all_holds.size()) : 0);
+    }
+    for (std::size_t group = 0; group < groups(); ++group) add_live(group, Hold::use, 1);
+  }
+  /// Adds a group's live elements to `live_`, or subtracts them (`sign`).
+  void add_live(std::size_t group, Hold hold, std::int64_t sign) {
+    const std::vector<std::int64_t>& held = held_[all_holds.size() * group + index_of(hold)];
+    for (std::size_t k = 0; k < live_.size(); ++k) live_[k] += sign * held[k];
+  }
+
+  /// Tries all holds of the groups from `group` on, for which `choice` has Hold::use; `sum` is the number of elements
+  /// that `choice` gathers. Prunes choices that cannot be better, and choices whose live weights alone exceed the
+  /// budget during a computation, since the slots are at least as large as the live weights. A hold that saves no
+  /// gathers may still help, since it changes the slot assignment of other groups; it is tried last.
+  void try_all(std::size_t group, Choice& choice, std::int64_t sum) {
+    if (best_gathered_ == bound_ || best_possible(group, sum) >= best_gathered_) return;
+    if (group == groups()) {
+      if (fits(choice)) keep_better(choice);
+      return;
+    }
+    if (!has_choice(group)) return try_all(group + 1, choice, sum);
+    std::array holds = all_holds;
+    std::ranges::stable_sort(holds, {}, [&](Hold hold) { return gathered(group, hold); });
+    add_live(group, Hold::use, -1);
+    for (const Hold hold : holds) {
+      add_live(group, hold, 1);
+      choice[group] = hold;
+      if (std::ranges::all_of(live_, [&](std::int64_t live) { return live <= budget_; }))
+        try_all(group + 1, choice, sum - gathered(group, Hold::use) + gathered(group, hold));
+      add_live(group, hold, -1);
+    }
+    choice[group] = Hold::use;
+    add_live(group, Hold::use, 1);
+  }
+  std::int64_t best_possible(std::size_t group, std::int64_t sum) const {
+    for (; group < groups(); ++group) sum -= gathered(group, Hold::use) - gathered(group, Hold::step);
+    return sum;
+  }
+
+  FunctionRef<Schedule(const Problem&)> schedule_of_;
+  std::int64_t budget_;
+  /// Problems of all passes; the counted ones, which are longer, come last.
+  std::vector<Problem> problems_;
+  std::vector<std::vector<HoldOption>> options_;  ///< by group and hold
+  std::int64_t bound_ = 0;
+  std::vector<std::vector<std::int64_t>> held_;  // [groups * holds, columns]
+  std::vector<std::int64_t> live_;               // [columns]: live elements of the current choice
+  Choice best_;
+  std::int64_t best_gathered_ = std::numeric_limits<std::int64_t>::max();
+  std::int64_t least_slots_ = std::numeric_limits<std::int64_t>::max();
+  bool exhaustive_ = false;
+};
+
+}  // namespace
+
+Residency choose_residency(FunctionRef<Schedule(const Problem&)> schedule_of, std::span<const Problem> steps,
+                           std::span<const Problem> others, const WeightSlots& slots) {
+  Search search(schedule_of, steps, others, slots.bytes / slots.bytes_per_weight);
+  search.run();
+  if (!search.found()) {
+    const bool persistent = std::ranges::any_of(steps.front().groups, &GroupFacts::persistent);
+    throw InputError(message("sharding: a budget of ", slots.bytes, " bytes for gathered weights is too small; ",
+                             search.least_slots() * slots.bytes_per_weight, " would do, or ",
+                             persistent ? "let fewer tensors persist, or " : "", "cut the model into smaller units"));
+  }
+  Residency result = search.result();
+  result.budget_bytes = slots.bytes;
+  for (std::int64_t* const elements : {&result.slot_bytes, &result.gathered_bytes, &result.bound_bytes})
+    *elements *= slots.bytes_per_weight;
+  return result;
 }
 
 }  // namespace fsdp::sharding

@@ -14,7 +14,6 @@
 #include <span>
 #include <vector>
 
-#include <tessera/fsdp/testing/queued/order.hpp>
 #include <tessera/fsdp/testing/queued/queue.hpp>
 
 namespace fsdp::testing {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tessera/fsdp/testing/optimizer_runs.hpp>
 
-#include <tessera/fsdp/buffer/owned.hpp>
+#include <tessera/fsdp/buffer/layout_policies.hpp>
 #include <tessera/fsdp/sharding/run_time.hpp>
 #include <tessera/fsdp/testing/strategy_runs.hpp>
 

@@ -15,16 +15,16 @@
 #include <utility>
 #include <vector>
 
-#include <tessera/comm/agreement.hpp>
 #include <tessera/comm/launch/cores.hpp>
 #include <tessera/comm/launch/print.hpp>
+#include <tessera/comm/ranks.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/identity.hpp>
 #include <tessera/fsdp/device/cpu.hpp>
 #include <tessera/fsdp/plan/cluster.hpp>
-#include <tessera/trainer/run/rank_memory.hpp>
+#include <tessera/trainer/run/step_memory.hpp>
 
-#include "../../trainer/report/output_file.hpp"
+#include "../../trainer/report/files.hpp"
 #include "rounds.hpp"
 #include "subject.hpp"
 

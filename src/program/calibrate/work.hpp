@@ -16,15 +16,13 @@
 
 #include <tessera/comm/ranks.hpp>
 #include <tessera/fsdp/core/dtype.hpp>
+#include <tessera/fsdp/device/host_memory.hpp>
 #include <tessera/fsdp/device/memory.hpp>
-#include <tessera/fsdp/device/offload.hpp>
 #include <tessera/fsdp/device/operations.hpp>
 
-#include "attention_pass.hpp"
-#include "fill.hpp"
-#include "matmul_replay.hpp"
+#include "computations.hpp"
+#include "operands.hpp"
 #include "rounds.hpp"
-#include "tensors.hpp"
 
 namespace fsdp::calibrate {
 

@@ -9,13 +9,12 @@
 #include <vector>
 
 #include <tessera/fsdp/core/error.hpp>
-#include <tessera/fsdp/core/nearest.hpp>
 #include <tessera/fsdp/core/terminal_text.hpp>
 #include <tessera/fsdp/models/llama_config.hpp>
 #include <tessera/fsdp/plan/cluster.hpp>
+#include <tessera/trainer/flags/flag_values.hpp>
 #include <tessera/trainer/flags/model_choice.hpp>
-#include <tessera/trainer/flags/offload_flag.hpp>
-#include <tessera/trainer/flags/ranges.hpp>
+#include <tessera/trainer/flags/options.hpp>
 
 #include "../../fsdp/core/value_names.hpp"
 #include "../../trainer/flags/parsed.hpp"

@@ -14,7 +14,7 @@
 #include <tessera/comm/launch/print.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/plan/search.hpp>
-#include <tessera/trainer/report/byte_progress.hpp>
+#include <tessera/trainer/report/console.hpp>
 #include <tessera/trainer/report/estimate.hpp>
 #include <tessera/trainer/report/report.hpp>
 

@@ -15,14 +15,13 @@
 #include <tessera/comm/launch/print.hpp>
 #include <tessera/fsdp/checkpoint/folder.hpp>
 #include <tessera/fsdp/checkpoint/inspect.hpp>
-#include <tessera/fsdp/checkpoint/side_files.hpp>
+#include <tessera/fsdp/checkpoint/weight_files.hpp>
 #include <tessera/fsdp/core/error.hpp>
-#include <tessera/fsdp/models/units_of.hpp>
+#include <tessera/fsdp/models/model.hpp>
 #include <tessera/text/chat.hpp>
 #include <tessera/text/tokenizer_config.hpp>
-#include <tessera/trainer/generate/generation_config.hpp>
-#include <tessera/trainer/generate/model_tokenizer.hpp>
-#include <tessera/trainer/report/byte_progress.hpp>
+#include <tessera/trainer/generate/model_folder.hpp>
+#include <tessera/trainer/report/console.hpp>
 #include <tessera/trainer/report/report.hpp>
 
 #include "../../fsdp/core/paths.hpp"

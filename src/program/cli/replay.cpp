@@ -13,11 +13,10 @@
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/file.hpp>
 #include <tessera/trainer/flags/flags.hpp>
-#include <tessera/trainer/run/replay_record.hpp>
+#include <tessera/trainer/run/replay_request.hpp>
 
-#include "../../fsdp/core/numbers.hpp"
 #include "../../fsdp/core/paths.hpp"
-#include "../../fsdp/core/split.hpp"
+#include "../../fsdp/core/strings.hpp"
 #include "listed.hpp"
 
 namespace fsdp::cli {

@@ -2,19 +2,200 @@
 #include "stack_choice.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/terminal_text.hpp>
+#include <tessera/fsdp/sharding/run_time.hpp>
+#include <tessera/fsdp/sharding/schedule_of.hpp>
 #include <tessera/fsdp/training/launch_options.hpp>
-#include <tessera/trainer/flags/byte_count.hpp>
+#include <tessera/trainer/flags/flag_values.hpp>
 
-#include "../../fsdp/core/numbers.hpp"
-#include "../../fsdp/core/split.hpp"
+#include "../../fsdp/core/strings.hpp"
 #include "../../fsdp/core/value_names.hpp"
 
 namespace fsdp::cli {
+namespace {
+
+constexpr ValueNames<LayoutChoice::owned> layout_names("default", "per-parameter", "flat", "rows", "owned");
+constexpr std::string_view in_pieces = ":pieces=V";
+
+/// Calls `f` with a value of every kind of strategy, and its parts. Of the strategies that a hybrid may contain, only
+/// one is visited.
+template <class F>
+void each_named_kind(const F& f) {
+  each_kind<AnyStrategy>([&](AnyStrategy strategy) {
+    PolicyParts parts;
+    parts.part(strategy);
+    const auto names_inner = [](const PolicyParts::Part& part) { return part.inner && !part.value && !part.implied; };
+    if (std::ranges::none_of(parts.list(), names_inner)) f(strategy, parts);
+  });
+}
+
+std::string first_word(std::string_view kind) { return std::string(split_at(kind, ':').front()); }
+std::string text_of(const PolicyNumber& number) {
+  return message(number.name, number.is_bytes ? "=BYTES" : !number.is_option ? "=N" : "");
+}
+
+/// Inserts a name after those with the same first word.
+void add(std::vector<std::string>& names, const std::string& name) {
+  const auto last = std::ranges::find(names.rbegin(), names.rend(), first_word(name), first_word);
+  names.insert(last == names.rend() ? names.end() : last.base(), name);
+}
+
+/// The names of strategies without pieces, grouped by their first word, and the numbers that may follow them. Each
+/// number has a list of strategies: the first kind of each group that accepts it.
+struct Names {
+  std::vector<std::string> kinds;
+  std::vector<std::pair<PolicyNumber, std::vector<std::string>>> numbers;
+};
+
+Names known_names() {
+  Names names;
+  each_named_kind([&](const AnyStrategy&, const PolicyParts& parts) {
+    const std::string kind = parts.text(true), word = first_word(kind);
+    if (!kind.ends_with(in_pieces)) add(names.kinds, kind);
+    const std::string owner = *std::ranges::find(names.kinds, word, first_word);
+    for (const PolicyParts::Part& part : parts.list()) {
+      if (part.number.name.empty()) continue;
+      const auto is_it = [&](const auto& known) { return known.first.name == part.number.name; };
+      auto known = std::ranges::find_if(names.numbers, is_it);
+      if (known == names.numbers.end()) known = names.numbers.insert(known, {part.number, {}});
+      if (std::ranges::count(known->second, owner) == 0) known->second.push_back(owner);
+    }
+  });
+  return names;
+}
+
+/// Returns all kinds, and each number after the first strategy that accepts it.
+std::vector<std::string> suggested_names() {
+  auto [names, numbers] = known_names();
+  for (const auto& [number, behind] : numbers) add(names, message(behind.front(), ":", text_of(number)));
+  add(names, "hybrid:K:zero3");
+  return names;
+}
+
+/// Throws InputError if a step cannot be divided into the pieces that a text specifies; the error suggests a valid
+/// text.
+void require_pieces(std::string_view text) {
+  constexpr std::string_view key = "pieces=";
+  const std::vector<std::string_view> parts = split_at(text, ':');
+  std::int64_t pieces = 0;
+  for (const std::string_view part : parts) {
+    if (!part.starts_with(key)) continue;
+    require<InputError>(pieces == 0, "--sharding ", shortened(text), ": says twice how many pieces a step has; ",
+                        "write pieces=N once");
+    pieces = number_of_digits(part.substr(key.size())).value_or(0);
+    require<InputError>(pieces > 0, "--sharding ", shortened(text), ": a step has at least 1 piece; write ", key,
+                        "N with a whole number from 1 on, such as ", key, "8");
+  }
+  const bool groups = parts.front() == "hybrid";
+  require<InputError>(pieces == 0 || !(groups || parts.front() == "replicated"), "--sharding ", shortened(text), ": ",
+                      groups ? "each group of ranks" : "each rank",
+                      " adds up its gradients first, so that results would depend on the number of ranks; take ",
+                      "fsdp2:pieces=", pieces, ", zero2:pieces=", pieces, " or zero3:pieces=", pieces);
+}
+
+/// Throws InputError if a text that is not a valid strategy contains a budget: reports which strategies accept one, or
+/// the error in the budget.
+void require_budget(std::string_view text) {
+  constexpr std::string_view key = "budget=";
+  const std::vector<std::string_view> parts = split_at(text, ':');
+  std::string without;
+  std::string_view budget;
+  for (const std::string_view part : parts) {
+    require<InputError>(budget.empty() || !part.starts_with(key), "--sharding ", shortened(text),
+                        ": says twice how many bytes gathered weights take; write budget=BYTES once");
+    if (part.starts_with(key))
+      budget = part;
+    else
+      without += (without.empty() ? "" : ":") + std::string(part);
+  }
+  if (budget.empty() || !read_strategy<AnyStrategy>(without, "--sharding ")) return;
+  const bool takes = read_strategy<AnyStrategy>(without + ":budget=1", "--sharding ").has_value();
+  require<InputError>(takes, "--sharding ", shortened(text),
+                      ": a budget chooses how long gathered weights are held, and ", shortened(without),
+                      " says that itself; write fsdp2:", shortened(budget), " or zero3:", shortened(budget),
+                      ", or leave it out");
+  require<InputError>(
+      false, "--sharding ", shortened(text), ": '", shortened(budget.substr(key.size())),
+      "' is not a number of bytes; write one such as budget=536870912 or budget=512MiB, or budget=auto");
+}
+
+}  // namespace
+
+ShardingChoice parse_sharding(std::string_view text) {
+  require_pieces(text);
+  if (const auto found = read_strategy<AnyStrategy>(text, "--sharding ")) return {.strategy = *found};
+  const std::vector<std::string_view> parts = split_at(text, ':');
+  require_budget(text);
+  const auto is_number = [](std::string_view part) { return number_of_digits(part).has_value(); };
+  require<InputError>(parts.front() != "hybrid" || std::ranges::any_of(parts, is_number), "--sharding ",
+                      shortened(text), " does not say how many ranks hold a model together; write hybrid:K");
+  refuse_unknown("sharding", text, suggested_names());
+}
+
+LayoutChoice other_layout(const ShardingChoice& choice) {
+  const std::string own =
+      std::visit([](const auto& strategy) { return policy_text(fsdp::layout_of(strategy)); }, choice.strategy);
+  return to_text(choice.layout) == own ? LayoutChoice::own : choice.layout;
+}
+
+std::optional<buffer::AnyLayout> layout_of(const ShardingChoice& choice) {
+  const buffer::AnyLayout layouts[] = {buffer::PerParameter{}, buffer::Flat{}, buffer::Rows{}, buffer::Owned{}};
+  const LayoutChoice other = other_layout(choice);
+  if (other == LayoutChoice::own) return std::nullopt;
+  return layouts[static_cast<std::size_t>(other) - 1];
+}
+
+int pieces_of(const ShardingChoice& choice) {
+  return std::visit([](const auto& strategy) { return sharding::facts_of(strategy).pieces; }, choice.strategy);
+}
+
+int fewest_ranks(const ShardingChoice& choice) {
+  return std::visit([](const auto& strategy) { return std::max(strategy.ranks_per_group(), 1); }, choice.strategy);
+}
+
+std::string sharding_help() {
+  const auto [kinds, numbers] = known_names();
+  std::string text;
+  for (const std::string& kind : kinds) text += (text.empty() ? "" : " | ") + kind;
+  text += "; K ranks per group. Behind hybrid:K also the strategy inside a group (:zero3; else fsdp2)";
+  for (const auto& [number, behind] : numbers) {
+    text += message(". :", text_of(number), " (", number.help, ") behind ", behind.front());
+    for (const std::string& name : std::span(behind).subspan(1))
+      text += (&name == &behind.back() ? " and " : ", ") + name;
+  }
+  return text;
+}
+
+void from_text(std::string_view, std::string_view text, ShardingChoice& value) {
+  value.strategy = parse_sharding(text).strategy;  // the layout comes from --layout
+}
+
+void from_text(std::string_view flag, std::string_view text, LayoutChoice& value) {
+  value = layout_names.value(flag, text);
+}
+
+std::string to_text(const ShardingChoice& value) { return listed_text(value.strategy); }
+std::string to_text(LayoutChoice value) { return layout_names.name(value); }
+
+std::string sharding_kinds() {
+  std::string text;
+  each_named_kind([&](const AnyStrategy&, const PolicyParts& parts) {
+    const std::string kind = parts.text(true);
+    if (kind.ends_with(in_pieces)) return;
+    const bool hybrid = std::ranges::any_of(parts.list(), &PolicyParts::Part::inner);
+    const bool pieces = read_strategy<AnyStrategy>(parts.text() + ":pieces=1").has_value();
+    text += message(text.empty() ? "" : " | ", kind, hybrid ? "[:INNER]" : pieces ? "[:pieces=V]" : "");
+  });
+  return text;
+}
+
 namespace {
 
 constexpr ValueNames<PrecisionChoice::bf16_wire> precision_names("fp32", "bf16", "bf16:wire=bf16");

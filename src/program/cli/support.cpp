@@ -13,8 +13,7 @@
 
 #include <comms.inc>
 #include <tessera/comm/self.hpp>
-#include <tessera/fsdp/buffer/owned.hpp>
-#include <tessera/fsdp/buffer/rows.hpp>
+#include <tessera/fsdp/buffer/layout_policies.hpp>
 #include <tessera/fsdp/core/dtype.hpp>
 #include <tessera/fsdp/core/policy_text.hpp>
 #include <tessera/fsdp/module/stack.hpp>

@@ -19,7 +19,7 @@
 #include "../calibrate/calibrate.hpp"
 #include "../cli/commands.hpp"
 #include "../cli/replay.hpp"
-#include "../cli/strategies.hpp"
+#include "../cli/stack_choice.hpp"
 
 namespace fsdp::stacks {
 

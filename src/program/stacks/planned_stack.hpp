@@ -12,7 +12,7 @@
 #include <tessera/trainer/run/estimate.hpp>
 
 #include "../cli/commands.hpp"
-#include "../cli/strategies.hpp"
+#include "../cli/stack_choice.hpp"
 
 namespace fsdp::stacks {
 

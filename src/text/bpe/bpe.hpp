@@ -13,7 +13,7 @@
 
 #include <tessera/text/tokenizer.hpp>
 
-#include "../../fsdp/core/json/json_keys.hpp"
+#include "../../fsdp/core/json/strict_json.hpp"
 #include "pair_map.hpp"
 #include "token_map.hpp"
 

@@ -3,7 +3,7 @@
 
 #include <array>
 
-#include "../../fsdp/core/numbers.hpp"
+#include "../../fsdp/core/strings.hpp"
 #include "../unicode/code_points.hpp"
 
 namespace fsdp::text {

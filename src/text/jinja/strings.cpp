@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "../../fsdp/core/numbers.hpp"
+#include "../../fsdp/core/strings.hpp"
 #include "../unicode/code_points.hpp"
 #include "../unicode/unicode_normalization.hpp"
 #include "../unicode/unicode_sets.hpp"

@@ -6,7 +6,7 @@
 
 #include <tessera/fsdp/core/error.hpp>
 
-#include "../../fsdp/core/numbers.hpp"
+#include "../../fsdp/core/strings.hpp"
 
 namespace fsdp::text {
 

@@ -3,7 +3,7 @@
 #include <optional>
 #include <string>
 
-#include "../../fsdp/core/numbers.hpp"
+#include "../../fsdp/core/strings.hpp"
 #include "../unicode/unicode_sets.hpp"
 #include "pattern.hpp"
 

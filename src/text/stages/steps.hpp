@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "../../fsdp/core/json/json_keys.hpp"
+#include "../../fsdp/core/json/strict_json.hpp"
 
 namespace fsdp::text {
 

@@ -3,7 +3,7 @@
 
 #include <optional>
 
-#include "../../fsdp/core/numbers.hpp"
+#include "../../fsdp/core/strings.hpp"
 
 namespace fsdp::text {
 namespace {

@@ -9,8 +9,7 @@
 
 #include <tessera/fsdp/core/error.hpp>
 
-#include "../../fsdp/core/ascii.hpp"
-#include "../../fsdp/core/split.hpp"
+#include "../../fsdp/core/strings.hpp"
 #include "unicode_tables.hpp"
 
 namespace fsdp::text {

@@ -15,7 +15,7 @@
 #include <tessera/fsdp/core/file.hpp>
 
 #include "../../fsdp/core/value_names.hpp"
-#include "files/file_kinds.hpp"
+#include "files/input_files.hpp"
 #include "files/text_files.hpp"
 #include "formats/megatron.hpp"
 #include "formats/token_folder.hpp"

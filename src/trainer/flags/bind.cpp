@@ -5,9 +5,8 @@
 #include <limits>
 
 #include <tessera/fsdp/core/error.hpp>
-#include <tessera/trainer/flags/group_flag.hpp>
-#include <tessera/trainer/flags/ranges.hpp>
-#include <tessera/trainer/flags/sequence_flag.hpp>
+#include <tessera/trainer/flags/flag_values.hpp>
+#include <tessera/trainer/flags/options.hpp>
 
 namespace fsdp::train {
 namespace {

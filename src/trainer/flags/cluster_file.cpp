@@ -7,7 +7,7 @@
 
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/named_values.hpp>
-#include <tessera/fsdp/core/nearest.hpp>
+#include <tessera/fsdp/core/terminal_text.hpp>
 #include <tessera/trainer/flags/flag_set.hpp>
 
 #include "../../fsdp/core/paths.hpp"

@@ -11,7 +11,6 @@
 #include <nlohmann/json.hpp>
 
 #include <tessera/fsdp/core/error.hpp>
-#include <tessera/fsdp/core/nearest.hpp>
 #include <tessera/fsdp/core/terminal_text.hpp>
 #include <tessera/trainer/flags/flag_set.hpp>
 

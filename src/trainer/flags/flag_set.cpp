@@ -11,7 +11,7 @@
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/terminal_text.hpp>
 
-#include "../../fsdp/core/numbers.hpp"
+#include "../../fsdp/core/strings.hpp"
 #include "../../fsdp/core/value_names.hpp"
 
 namespace fsdp::train {

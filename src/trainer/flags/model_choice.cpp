@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <utility>
 
-#include <tessera/fsdp/core/nearest.hpp>
 #include <tessera/fsdp/core/terminal_text.hpp>
 
 #include "../../fsdp/core/paths.hpp"

@@ -6,7 +6,6 @@
 #include <variant>
 #include <vector>
 
-#include <tessera/fsdp/core/nearest.hpp>
 #include <tessera/fsdp/core/terminal_text.hpp>
 
 namespace fsdp::train {

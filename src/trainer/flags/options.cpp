@@ -3,15 +3,12 @@
 
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/terminal_text.hpp>
-#include <tessera/fsdp/sharding/rules.hpp>
+#include <tessera/fsdp/sharding/problem.hpp>
 #include <tessera/fsdp/sharding/sequence.hpp>
 #include <tessera/trainer/data/sampler.hpp>
-#include <tessera/trainer/flags/byte_count.hpp>
-#include <tessera/trainer/flags/offload_flag.hpp>
-#include <tessera/trainer/flags/ranges.hpp>
+#include <tessera/trainer/flags/flag_values.hpp>
 
-#include "../../fsdp/core/numbers.hpp"
-#include "../../fsdp/core/split.hpp"
+#include "../../fsdp/core/strings.hpp"
 #include "../../fsdp/core/value_names.hpp"
 
 namespace fsdp::train {

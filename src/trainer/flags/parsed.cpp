@@ -7,11 +7,10 @@
 
 #include <tessera/comm/launch/print.hpp>
 #include <tessera/fsdp/core/error.hpp>
-#include <tessera/fsdp/core/nearest.hpp>
 #include <tessera/fsdp/core/terminal_text.hpp>
 #include <tessera/fsdp/training/program.hpp>
-#include <tessera/trainer/flags/offload_flag.hpp>
-#include <tessera/trainer/flags/ranges.hpp>
+#include <tessera/trainer/flags/flag_values.hpp>
+#include <tessera/trainer/flags/options.hpp>
 
 namespace fsdp::train {
 namespace {

@@ -10,7 +10,7 @@
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/hash.hpp>
 #include <tessera/trainer/generate/generation.hpp>
-#include <tessera/trainer/generate/model_tokenizer.hpp>
+#include <tessera/trainer/generate/model_folder.hpp>
 #include <tessera/trainer/generate/sampling.hpp>
 
 namespace fsdp::train {

@@ -12,8 +12,8 @@
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/hash.hpp>
 #include <tessera/fsdp/core/terminal_text.hpp>
-#include <tessera/trainer/flags/ranges.hpp>
-#include <tessera/trainer/generate/model_tokenizer.hpp>
+#include <tessera/trainer/flags/options.hpp>
+#include <tessera/trainer/generate/model_folder.hpp>
 #include <tessera/trainer/generate/sampling.hpp>
 
 namespace fsdp::train {

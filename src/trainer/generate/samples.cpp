@@ -13,7 +13,7 @@
 #include <tessera/text/tokenizer_config.hpp>
 #include <tessera/trainer/flags/disk_deadline.hpp>
 #include <tessera/trainer/generate/generation.hpp>
-#include <tessera/trainer/generate/model_tokenizer.hpp>
+#include <tessera/trainer/generate/model_folder.hpp>
 #include <tessera/trainer/generate/sampling.hpp>
 
 #include "../../text/unicode/code_points.hpp"

@@ -13,11 +13,10 @@
 #include <tessera/fsdp/core/identity.hpp>
 #include <tessera/fsdp/core/terminal_text.hpp>
 
-#include "../../fsdp/core/json/json_keys.hpp"
-#include "../../fsdp/core/numbers.hpp"
-#include "input_file.hpp"
+#include "../../fsdp/core/json/strict_json.hpp"
+#include "../../fsdp/core/strings.hpp"
+#include "files.hpp"
 #include "json_text.hpp"
-#include "output_file.hpp"
 
 namespace fsdp::report {
 namespace {

@@ -7,7 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include <tessera/comm/traffic.hpp>
+#include <tessera/comm/monitor.hpp>
 
 namespace fsdp::report {
 

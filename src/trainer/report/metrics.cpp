@@ -5,8 +5,8 @@
 
 #include <tessera/fsdp/core/error.hpp>
 
+#include "files.hpp"
 #include "json_text.hpp"
-#include "output_file.hpp"
 
 namespace fsdp::report {
 namespace {

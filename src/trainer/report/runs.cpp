@@ -6,8 +6,8 @@
 
 #include <tessera/fsdp/core/error.hpp>
 
-#include "../../fsdp/core/json/json_keys.hpp"
-#include "input_file.hpp"
+#include "../../fsdp/core/json/strict_json.hpp"
+#include "files.hpp"
 #include "plot.hpp"
 
 namespace fsdp::report {

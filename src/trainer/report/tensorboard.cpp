@@ -19,8 +19,8 @@
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/identity.hpp>
 
-#include "../../fsdp/checkpoint/crc32c.hpp"
-#include "output_file.hpp"
+#include "../../fsdp/checkpoint/file_sums.hpp"
+#include "files.hpp"
 
 namespace fsdp::report {
 namespace {

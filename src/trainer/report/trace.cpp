@@ -6,8 +6,8 @@
 
 #include <range/v3/view/zip.hpp>
 
+#include "files.hpp"
 #include "json_text.hpp"
-#include "output_file.hpp"
 
 namespace fsdp::report {
 TraceEvent memory_event(const device::BytesByKind& held, std::int64_t activations, std::int64_t rank, double seconds) {

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include <tessera/comm/agreement.hpp>
 #include <tessera/comm/launch/print.hpp>
+#include <tessera/comm/ranks.hpp>
 #include <tessera/fsdp/core/environment.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/device/cpu.hpp>

@@ -12,7 +12,7 @@
 
 #include <tessera/fsdp/checkpoint/directory_lock.hpp>
 #include <tessera/fsdp/core/error.hpp>
-#include <tessera/trainer/data/data_names.hpp>
+#include <tessera/trainer/data/data_inputs.hpp>
 
 #include "../../fsdp/checkpoint/step_folders.hpp"
 #include "../../fsdp/core/paths.hpp"

@@ -11,10 +11,10 @@
 
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/terminal_text.hpp>
+#include <tessera/trainer/flags/flag_values.hpp>
 #include <tessera/trainer/flags/flags.hpp>
-#include <tessera/trainer/flags/group_flag.hpp>
 #include <tessera/trainer/flags/learning_rate.hpp>
-#include <tessera/trainer/run/replay_record.hpp>
+#include <tessera/trainer/run/replay_request.hpp>
 
 namespace fsdp::train {
 namespace {

@@ -6,8 +6,8 @@
 #include <system_error>
 #include <utility>
 
-#include <tessera/comm/agreement.hpp>
 #include <tessera/comm/launch/print.hpp>
+#include <tessera/comm/ranks.hpp>
 #include <tessera/fsdp/core/file.hpp>
 #include <tessera/fsdp/core/hash.hpp>
 #include <tessera/fsdp/core/identity.hpp>
@@ -15,11 +15,11 @@
 #include <tessera/trainer/flags/disk_deadline.hpp>
 #include <tessera/trainer/run/checkpoint_dir.hpp>
 #include <tessera/trainer/run/first_weights.hpp>
-#include <tessera/trainer/run/replay_record.hpp>
+#include <tessera/trainer/run/replay_request.hpp>
 
 #include "../../fsdp/checkpoint/trainer_state.hpp"
-#include "../../fsdp/core/numbers.hpp"
 #include "../../fsdp/core/paths.hpp"
+#include "../../fsdp/core/strings.hpp"
 
 namespace fsdp::train {
 

@@ -2,14 +2,28 @@
 #include <tessera/trainer/run/run_log.hpp>
 
 #include <cstdio>
+#include <filesystem>
 
-#include <tessera/comm/agreement.hpp>
 #include <tessera/comm/launch/print.hpp>
+#include <tessera/comm/ranks.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/trainer/flags/learning_rate.hpp>
 #include <tessera/trainer/report/report.hpp>
 
 namespace fsdp::train {
+
+RunWatch::RunWatch(const TrainOptions& options, int rank)
+    : rank_(rank), trace_(options.trace ? report::trace_path(*options.trace, rank) : std::filesystem::path()) {}
+
+double RunWatch::seconds(Clock::time_point until) const {
+  return std::chrono::duration<double>(until - start_).count();
+}
+
+void RunWatch::after(const sharding::Task& task, const device::BytesByKind& held, std::int64_t activations) {
+  const double end = seconds();
+  trace_.add(report::trace_event(task, rank_, seconds(task_begin_), end - seconds(task_begin_)));
+  trace_.add(report::memory_event(held, activations, rank_, end));
+}
 
 RunLog::RunLog(const comm::Ranks& ranks, const TrainOptions& options, std::string_view unit)
     : ranks_(ranks), options_(options), unit_(unit) {}

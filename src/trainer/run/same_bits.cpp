@@ -3,10 +3,10 @@
 
 #include <cstddef>
 
-#include <tessera/comm/agreement.hpp>
+#include <tessera/comm/ranks.hpp>
 #include <tessera/fsdp/version.hpp>
 
-#include "../../fsdp/core/split.hpp"
+#include "../../fsdp/core/strings.hpp"
 
 namespace fsdp::train {
 

@@ -6,17 +6,17 @@
 #include <memory>
 #include <utility>
 
-#include <tessera/comm/agreement.hpp>
 #include <tessera/comm/launch/print.hpp>
 #include <tessera/comm/launch/signals.hpp>
+#include <tessera/comm/ranks.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/terminal_text.hpp>
 #include <tessera/fsdp/training/program.hpp>
 #include <tessera/trainer/data/conversations.hpp>
 #include <tessera/trainer/data/tokenize.hpp>
 #include <tessera/trainer/flags/disk_deadline.hpp>
-#include <tessera/trainer/generate/model_tokenizer.hpp>
-#include <tessera/trainer/report/byte_progress.hpp>
+#include <tessera/trainer/generate/model_folder.hpp>
+#include <tessera/trainer/report/console.hpp>
 
 #include "../../fsdp/checkpoint/posix.hpp"
 #include "../../fsdp/core/paths.hpp"

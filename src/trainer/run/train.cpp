@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tessera/trainer/run/train.hpp>
 
-#include <tessera/trainer/flags/group_flag.hpp>
+#include <tessera/trainer/flags/flag_values.hpp>
 
 namespace fsdp::train {
 

@@ -10,7 +10,7 @@
 #include <tessera/fsdp/training/program.hpp>
 #include <tessera/trainer/data/windows.hpp>
 #include <tessera/trainer/report/report.hpp>
-#include <tessera/trainer/run/step_times.hpp>
+#include <tessera/trainer/run/queued_steps.hpp>
 #include <tessera/trainer/run/validation.hpp>
 
 namespace fsdp::train {

@@ -11,9 +11,8 @@
 #include <string>
 #include <vector>
 
-#include <tessera/fsdp/core/bf16.hpp>
+#include <tessera/fsdp/core/dtype.hpp>
 #include <tessera/fsdp/core/error.hpp>
-#include <tessera/fsdp/core/f16.hpp>
 
 #include "cublaslt.hpp"
 #include "machine.hpp"

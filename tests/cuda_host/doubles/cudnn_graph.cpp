@@ -10,9 +10,8 @@
 
 #include <range/v3/view/zip.hpp>
 
-#include <tessera/fsdp/core/bf16.hpp>
+#include <tessera/fsdp/core/dtype.hpp>
 #include <tessera/fsdp/core/error.hpp>
-#include <tessera/fsdp/core/f16.hpp>
 
 namespace fsdp::testing::cuda_host {
 namespace {

@@ -20,7 +20,7 @@
 #include <vector>
 
 #include <tessera/comm/transfer.hpp>
-#include <tessera/fsdp/device/queue.hpp>
+#include <tessera/fsdp/device/device.hpp>
 #include <tessera/fsdp/testing/nccl/calls.hpp>
 
 #include "machine.hpp"

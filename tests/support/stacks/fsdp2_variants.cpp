@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tessera/comm/threads.hpp>
-#include <tessera/fsdp/buffer/owned.hpp>
+#include <tessera/fsdp/buffer/layout_policies.hpp>
 
 #include <support/stack_run.hpp>
 #include <support/stacks/runners.hpp>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tessera/fsdp/sequence/ulysses.hpp>
 #include <tessera/fsdp/sharding/run_time.hpp>
-#include <tessera/fsdp/testing/nccl/doubled_nccl.hpp>
+#include <tessera/fsdp/testing/nccl/double.hpp>
 
 #include <support/queued/modules.hpp>
 #include <support/stack_run.hpp>

@@ -7,7 +7,7 @@
 #include <variant>
 
 #include <tessera/fsdp/core/error.hpp>
-#include <tessera/fsdp/core/policy_parts.hpp>
+#include <tessera/fsdp/core/policy_text.hpp>
 
 #include <support/any_strategy.hpp>
 #include <support/stacks/run_time.hpp>

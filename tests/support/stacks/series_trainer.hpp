@@ -11,11 +11,11 @@
 
 #include <examples/06_own_model/source.hpp>
 #include <tessera/comm/threads.hpp>
-#include <tessera/fsdp/optim/adamw.hpp>
+#include <tessera/fsdp/optim/optimizer.hpp>
 #include <tessera/fsdp/sharding/run_time.hpp>
 #include <tessera/trainer/flags/options.hpp>
 #include <tessera/trainer/run/engine.hpp>
-#include <tessera/trainer/run/run_watch.hpp>
+#include <tessera/trainer/run/run_log.hpp>
 
 namespace fsdp::test {
 

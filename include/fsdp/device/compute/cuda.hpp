@@ -11,15 +11,11 @@
 #include <cstdint>
 
 #include <tessera/fsdp/device/compute/attention.hpp>
-#include <tessera/fsdp/device/compute/bias.hpp>
-#include <tessera/fsdp/device/compute/cached_attention.hpp>
-#include <tessera/fsdp/device/compute/cross_entropy.hpp>
-#include <tessera/fsdp/device/compute/embedding.hpp>
 #include <tessera/fsdp/device/compute/matmul.hpp>
 #include <tessera/fsdp/device/compute/muon.hpp>
 #include <tessera/fsdp/device/compute/norm.hpp>
 #include <tessera/fsdp/device/compute/rope.hpp>
-#include <tessera/fsdp/device/compute/swiglu.hpp>
+#include <tessera/fsdp/device/compute/vocabulary.hpp>
 #include <tessera/fsdp/device/cuda.hpp>
 
 namespace fsdp::device {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Matrix products.
+/// Operations of linear layers and MLPs: matrix products, biases, and the gate of SwiGLU (Shazeer 2020).
 #pragma once
 
 #include <cstdint>
@@ -71,6 +71,71 @@ struct Matmul {
     require(a.tensor.rank() == 2 && b.tensor.rank() == 2 && c.rank() == 2, "matmul: every operand needs rank 2");
     require(a.columns() == b.rows() && c.rows() == a.rows() && c.columns() == b.columns(), "matmul: [", a.rows(), ", ",
             a.columns(), "] x [", b.rows(), ", ", b.columns(), "] does not give [", c.rows(), ", ", c.columns(), "]");
+  }
+};
+
+/// y += bias for every row.
+template <class T>
+struct AddBias {
+  static constexpr std::string_view name = "add_bias";
+
+  Tensor<const T> bias = {};  // [N]
+  Tensor<T> y = {};           // [T, N]
+
+  auto tensors() const { return std::tie(bias, y); }
+  Cost cost() const { return {.bytes = bias.bytes() + 2 * y.bytes()}; }
+  void check() const {
+    require(y.rank() == 2 && bias.numel() == y.columns(), "add_bias: y must be [rows, ", bias.numel(), "]");
+  }
+};
+
+/// dbias = (or +=) the sum of dy's rows.
+template <class T>
+struct BiasBackward {
+  static constexpr std::string_view name = "bias_backward";
+
+  Tensor<const T> dy = {};   // [T, N]
+  Tensor<float> dbias = {};  // [N]
+  Write write = Write::overwrite;
+
+  auto tensors() const { return std::tie(dy, dbias); }
+  Cost cost() const { return {.bytes = dy.bytes() + (write == Write::accumulate ? 2 : 1) * dbias.bytes()}; }
+  void check() const {
+    require(dy.rank() == 2 && dbias.numel() == dy.columns(), "bias_backward: dy must be [rows, ", dbias.numel(), "]");
+  }
+};
+
+/// h = silu(gate) * up; h may alias gate.
+template <class T>
+struct SwiGlu {
+  static constexpr std::string_view name = "swiglu";
+
+  Tensor<const T> gate = {};  // [T, I]
+  Tensor<const T> up = {};    // [T, I]
+  Tensor<T> h = {};           // [T, I]
+
+  auto tensors() const { return std::tie(gate, up, h); }
+  Cost cost() const { return {.bytes = gate.bytes() + up.bytes() + h.bytes()}; }
+  void check() const {
+    require_same_shape(name, gate, up);
+    require_same_shape(name, gate, h);
+  }
+};
+
+/// Gradients of SwiGlu in place: overwrites gate and up with their gradients, and dh with h.
+template <class T>
+struct SwiGluBackward {
+  static constexpr std::string_view name = "swiglu_backward";
+
+  Tensor<T> gate = {};  // [T, I]
+  Tensor<T> up = {};    // [T, I]
+  Tensor<T> dh = {};    // [T, I]
+
+  auto tensors() const { return std::tie(gate, up, dh); }
+  Cost cost() const { return {.bytes = 2 * (gate.bytes() + up.bytes() + dh.bytes())}; }
+  void check() const {
+    require_same_shape(name, gate, up);
+    require_same_shape(name, gate, dh);
   }
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Parts of an optimizer step: the squared norm of the gradients, in double or exact, and the decision whether and how
-/// to update the weights.
+/// Operations of optimizers: the squared norm of the gradients (in double or exact), the decision whether and how to
+/// update the weights, and the steps of AdamW and SGD.
 #pragma once
 
 #include <cstdint>
@@ -163,6 +163,82 @@ struct MainWeights : Tensor<float> {
     static_assert(!std::is_same_v<T, T>,
                   "fsdp: an optimizer steps main weights at rest; gathered weights are read-only views that the next "
                   "gather replaces. Give it the shards of a ShardedModule (shards(), main())");
+  }
+};
+
+/// Constants of AdamW for one tensor.
+struct AdamWRules {
+  double beta1 = 0.9;
+  double beta2 = 0.95;
+  float eps = 1e-8f;
+  float weight_decay = 0;
+};
+
+/// One pass of AdamW over contiguous shards (Loshchilov and Hutter 2019, decoupled decay). Updates moments and main
+/// weights, and writes model weights in the modules' compute type. If `model` is empty, the main weights are the model
+/// weights; for float this is always the case. A skipped step writes only the model weights.
+template <class Model = float>
+struct AdamWStep {
+  static constexpr std::string_view name = "adamw";
+
+  AdamWRules rules = {};
+  Tensor<const StepDecision> step = {};  // [1]
+  MainWeights main = {};
+  Tensor<float> first_moment = {};
+  Tensor<float> second_moment = {};
+  Tensor<const float> gradient = {};
+  Tensor<Model> model = {};
+
+  /// Returns whether the step also writes rounded model weights.
+  bool writes_model() const { return model.numel() > 0; }
+  auto tensors() const { return std::tie(step, gradient, main, first_moment, second_moment, model); }
+  Cost cost() const { return {.bytes = 7 * main.bytes() + model.bytes()}; }
+  void check() const {
+    const std::int64_t count = main.numel();
+    require(first_moment.numel() == count && second_moment.numel() == count && gradient.numel() == count,
+            "adamw: ", count, " weights with ", first_moment.numel(), " and ", second_moment.numel(), " moments and ",
+            gradient.numel(), " gradients");
+    require(model.numel() == 0 || (model.numel() == count && !std::is_same_v<Model, float>), "adamw: ", count,
+            " weights with ", model.numel(), " model weights; as many are needed or none, and none of float");
+    require(main.contiguous() && first_moment.contiguous() && second_moment.contiguous() && gradient.contiguous() &&
+                model.contiguous(),
+            "adamw: shards must be contiguous");
+  }
+};
+
+/// Constants of SGD for one tensor.
+struct SgdRules {
+  float momentum = 0.9f;
+  bool nesterov = false;
+  float weight_decay = 0;
+};
+
+/// g = gradient_scale * gradient + weight_decay * main; momentum = rules.momentum * momentum + g; main -= lr *
+/// (nesterov ? g + rules.momentum * momentum : momentum); model = main, rounded. If `momentum` is empty, main -= lr *
+/// g. A skipped step writes only `model`.
+template <class Model>
+struct SgdStep {
+  static constexpr std::string_view name = "sgd";
+
+  SgdRules rules = {};
+  Tensor<const StepDecision> step = {};  // [1]
+  MainWeights main = {};                 // [n]
+  Tensor<float> momentum = {};           // [n], or empty
+  Tensor<const float> gradient = {};     // [n]
+  Tensor<Model> model = {};              // [n], or empty if `main` is the model
+
+  auto tensors() const { return std::tie(step, main, momentum, gradient, model); }
+  Cost cost() const { return {.bytes = 2 * main.bytes() + 2 * momentum.bytes() + gradient.bytes() + model.bytes()}; }
+  void check() const {
+    const std::int64_t count = main.numel();
+    require(gradient.numel() == count && (momentum.numel() == count || momentum.numel() == 0) &&
+                (model.numel() == count || model.numel() == 0) && step.numel() == 1,
+            "sgd: ", count, " weights with ", gradient.numel(), " gradients, a momentum of ", momentum.numel(),
+            " and a model of ", model.numel());
+    require(main.contiguous() && momentum.contiguous() && gradient.contiguous() && model.contiguous(),
+            "sgd: tensors must be contiguous");
+    require(momentum.numel() == count || rules.momentum == 0, "sgd: a momentum of ", rules.momentum,
+            " needs its tensor");
   }
 };
 

@@ -12,7 +12,6 @@
 
 #include <tessera/fsdp/core/file.hpp>
 
-#include "../lfs_pointer.hpp"
 #include "../magics.hpp"
 
 namespace fsdp {

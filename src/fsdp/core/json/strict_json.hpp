@@ -1,16 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// JSON from untrusted files: all sizes are bounded, and a repeated key is an error.
+/// JSON from untrusted files: all sizes are bounded, and a repeated key is an error. Typed values, and look-ups in an
+/// object whose errors identify the key.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
+#include <utility>
 
 #include <nlohmann/json.hpp>
 
+#include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/terminal_text.hpp>
 
 namespace fsdp {
@@ -33,5 +38,131 @@ nlohmann::ordered_json parse_strict_ordered(std::string_view text, const std::st
 
 /// Reads a whole regular file of at most `most_bytes` bytes. Throws InputError.
 std::string read_small_file(const std::filesystem::path& path, std::int64_t most_bytes);
+
+/// Returns a value as a bool, as a non-negative integer that fits T, as a real number or as a text; nothing if it has
+/// another type. A std::string_view is valid as long as the value.
+template <class T, class Json>
+std::optional<T> value_as(const Json& value) {
+  bool fits = false;
+  if constexpr (std::is_same_v<T, bool>)
+    fits = value.is_boolean();
+  else if constexpr (std::is_integral_v<T>)
+    fits = value.is_number_unsigned() && std::in_range<T>(value.template get<std::uint64_t>());
+  else if constexpr (std::is_floating_point_v<T>)
+    fits = value.is_number();
+  else {
+    static_assert(std::is_same_v<T, std::string> || std::is_same_v<T, std::string_view>);
+    fits = value.is_string();
+  }
+  return fits ? std::optional<T>(value.template get<T>()) : std::nullopt;
+}
+
+/// Returns the value of a key as value_as does; also nothing if the key is missing or `object` is not an object.
+template <class T, class Json>
+std::optional<T> value_at(const Json& object, const char* key) {
+  const auto found = object.find(key);
+  return found == object.end() ? std::nullopt : value_as<T>(*found);
+}
+
+/// The meaning of `null` for a look-up with a default.
+enum class Null {
+  refused,  ///< an error, since the file does not specify a value
+  absent    ///< the default, for keys where `transformers` uses it for null
+};
+
+/// Typed look-ups in an object of the file `source`. Both must outlive this object. Errors report the object's name,
+/// such as "model", if it is one of several in the file.
+class Keys {
+ public:
+  /// Throws InputError "`source`: not a JSON object" if the value is not an object.
+  Keys(const nlohmann::json& object, const std::string& source, std::string name = {})
+      : object_(&object), source_(&source), name_(std::move(name)) {
+    if (!object.is_object() && !name_.empty()) refuse("is not an object {...}");
+    require<InputError>(object.is_object(), source, ": not a JSON object");
+  }
+  Keys(const nlohmann::json&, std::string&&, std::string = {}) = delete;
+  Keys(nlohmann::json&&, const std::string&, std::string = {}) = delete;
+
+  const nlohmann::json& json() const { return *object_; }
+  const std::string& source() const { return *source_; }
+  const std::string& name() const { return name_; }
+  /// Returns whether the key is present, even as null.
+  bool given(const char* key) const { return object_->contains(key); }
+  /// Returns whether the key is present and not null.
+  bool has(const char* key) const { return given(key) && !at(key).is_null(); }
+  const nlohmann::json& at(const char* key) const { return object_->at(key); }
+
+  std::string text(const char* key) const { return get<std::string>(key, "it must be a text"); }
+  std::string text(const char* key, const std::string& otherwise, Null null = Null::refused) const {
+    return takes_default(key, null) ? otherwise : text(key);
+  }
+  std::int64_t integer(const char* key) const {
+    return get<std::int64_t>(key, "it must be a whole number that is not negative");
+  }
+  std::int64_t integer(const char* key, std::int64_t otherwise, Null null = Null::refused) const {
+    return takes_default(key, null) ? otherwise : integer(key);
+  }
+  std::int64_t integer_up_to(const char* key, std::int64_t most) const {
+    const std::optional<std::int64_t> value = value_as<std::int64_t>(present(key));
+    if (!value || *value > most) wrong(key, message("it must be a whole number of 0 to ", most));
+    return *value;
+  }
+  double number(const char* key) const { return get<double>(key, "it must be a number"); }
+  double number(const char* key, double otherwise, Null null = Null::refused) const {
+    return takes_default(key, null) ? otherwise : number(key);
+  }
+  bool boolean(const char* key) const { return get<bool>(key, "it must be true or false"); }
+  bool boolean(const char* key, bool otherwise, Null null = Null::refused) const {
+    return takes_default(key, null) ? otherwise : boolean(key);
+  }
+  Keys object(const char* key) const {
+    if (!present(key).is_object()) wrong(key, "it must be an object");
+    return Keys(at(key), *source_, name_.empty() ? "" : name_ + "'s " + key);
+  }
+  const nlohmann::json& array(const char* key) const {
+    if (!present(key).is_array()) wrong(key, "it must be a list [...]");
+    return at(key);
+  }
+
+  /// Throws InputError for every value but `only`. The key may be absent.
+  void expect(const char* key, const nlohmann::json& only, Null null = Null::refused) const {
+    if (takes_default(key, null)) return;
+    if (at(key) != only) wrong(key, "only " + only.dump() + " is supported");
+  }
+
+  /// Throws InputError "`source`: the `name` ..."; for an object with a name.
+  template <class... Parts>
+  [[noreturn]] void refuse(const Parts&... parts) const {
+    throw InputError(message(*source_, ": the ", name_, " ", shortened_part(parts)...));
+  }
+
+  std::string dump(const char* key) const {
+    return shortened(at(key).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+  }
+
+ private:
+  template <class T>
+  T get(const char* key, const char* must) const {
+    std::optional<T> value = value_as<T>(present(key));
+    if (!value) wrong(key, must);
+    return *std::move(value);
+  }
+  const nlohmann::json& present(const char* key) const {
+    if (!given(key)) throw InputError(message(*source_, ": the ", owner(), "key \"", key, "\" is missing"));
+    return at(key);
+  }
+  bool takes_default(const char* key, Null null) const {
+    return !given(key) || (null == Null::absent && at(key).is_null());
+  }
+  [[noreturn]] void wrong(const char* key, std::string_view must) const {
+    throw InputError(
+        message(*source_, ": ", name_.empty() ? "" : "the ", owner(), "\"", key, "\" is ", dump(key), "; ", must));
+  }
+  std::string owner() const { return name_.empty() ? "" : name_ + "'s "; }
+
+  const nlohmann::json* object_;
+  const std::string* source_;
+  std::string name_;
+};
 
 }  // namespace fsdp

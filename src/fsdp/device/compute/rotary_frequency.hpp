@@ -8,7 +8,7 @@
 
 #include <tessera/fsdp/device/compute/rope.hpp>
 
-#include "../both.hpp"
+#include "../host_device.hpp"
 
 namespace fsdp::device {
 

@@ -4,12 +4,15 @@
 /// functions restore the calling thread's OpenMP settings.
 #pragma once
 
-#include <omp.h>
-
 #include <algorithm>
 #include <cstdint>
+#include <type_traits>
+
+#include <omp.h>
 
 #include <tessera/fsdp/core/checked.hpp>
+#include <tessera/fsdp/core/dtype.hpp>
+#include <tessera/fsdp/core/tensor.hpp>
 #include <tessera/fsdp/device/cpu.hpp>
 
 namespace fsdp::device::cpu {
@@ -74,6 +77,28 @@ void for_elements(const Cpu::Stream& stream, const Shape& shape, bool contiguous
   for_parts(stream, rows, [&](std::int64_t begin, std::int64_t end, int) {
     for (std::int64_t row = begin; row < end; ++row) body(row, 0, shape[1]);
   });
+}
+
+/// Calls body(begin, count) for the range of each thread.
+template <class Body>
+void for_ranges(const Cpu::Stream& stream, std::int64_t count, std::int64_t bytes, const Body& body) {
+  for_parts(stream, {.count = count, .step = 64, .bytes = bytes},
+            [&](std::int64_t begin, std::int64_t end, int) { body(begin, end - begin); });
+}
+
+template <class T>
+T* at(const Tensor<T>& tensor, std::int64_t begin) {
+  return tensor.numel() == 0 ? nullptr : tensor.data() + begin;
+}
+
+inline bf16* rounded(const Tensor<bf16>& model, std::int64_t begin) { return at(model, begin); }
+inline bf16* rounded(const Tensor<float>&, std::int64_t) { return nullptr; }
+
+/// Rewrites the model's weights in a skipped step.
+template <class Model>
+void round_again(Cpu::Stream& stream, const Tensor<float>& main, const Tensor<Model>& model) {
+  if constexpr (!std::is_same_v<Model, float>)
+    if (model.numel() > 0) run(stream, Copy<float, Model>{.x = main, .y = model});
 }
 
 }  // namespace fsdp::device::cpu

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The bias of a linear layer, forward and backward.
-#include "elements.cuh"
+#include "kernel.cuh"
 #include "scratch.hpp"
 
 namespace fsdp::device::cuda {

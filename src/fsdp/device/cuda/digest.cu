@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Digests of tensors: sums of integers, which may be added in any order.
-#include "elements.cuh"
+#include "kernel.cuh"
 
 namespace fsdp::device::cuda {
 namespace {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Elementwise operations: add, copy, fill, scale, SwiGLU, AdamW. See elements.cuh.
-#include "../dropout.hpp"
+#include "../host_device.hpp"
 #include "arithmetic.cuh"
-#include "elements.cuh"
+#include "kernel.cuh"
 
 namespace fsdp::device::cuda {
 namespace {

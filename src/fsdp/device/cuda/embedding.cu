@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "elements.cuh"
+#include "kernel.cuh"
 
 namespace fsdp::device::cuda {
 namespace {

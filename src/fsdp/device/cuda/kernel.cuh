@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Code shared by kernels: launching, wide loads and stores, sums over a warp and a block.
-///
-/// Kernels use CUDA only through these functions and a few keywords, so that tests can replace them with an emulation
-/// of a block on the host (tests/device/cuda_emulation.hpp).
+/// Common parts of kernels: launches, accesses and reductions, and the kernel that runs an operation on every element
+/// of a matrix.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <span>
 
 #include "kernels.hpp"
 #include "launch.hpp"
@@ -176,5 +176,43 @@ __device__ __forceinline__ void for_rows_of_block(std::int64_t rows, const Body&
 /// Return this thread's number in the grid, and the number of threads.
 __device__ __forceinline__ std::int64_t thread_of_grid() { return std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; }
 __device__ __forceinline__ std::int64_t threads_of_grid() { return std::int64_t{gridDim.x} * blockDim.x; }
+
+/// Number of elements of the narrowest operand in 16 bytes.
+template <class... T>
+constexpr int widest = 16 / std::min({sizeof(T)...});
+
+/// Calls operation.operator()<W>(row, column) for every vector and every single element.
+template <int W, class Operation>
+__global__ void for_elements(std::int64_t rows, Cut cut, Operation operation) {
+  for (std::int64_t row = blockIdx.y; row < rows; row += gridDim.y)
+    for_row<W>(cut, thread_of_grid(), threads_of_grid(),
+               [&]<int V>(std::int64_t column) { operation.template operator()<V>(row, column); });
+}
+
+/// The plain variant processes one element at a time.
+template <int W, class Operation>
+void run(Lane lane, const char* name, const Operation& operation, std::int64_t rows, std::int64_t columns,
+         std::span<const Access> accesses) {
+  if (rows == 0 || columns == 0) return;
+  const Cut cut = lane.plain ? cut_singly(columns) : cut_for_vectors(columns, W, accesses);
+  const Grid grid = grid_of_elements(rows, cut.items());
+  if (cut.vectors > 0)
+    launch(lane, name, for_elements<W, Operation>, grid, 0, rows, cut, operation);
+  else
+    launch(lane, name, for_elements<1, Operation>, grid, 0, rows, cut, operation);
+}
+
+/// Launches an operation on operands of the same shape. If all operands are contiguous, they are treated as one long
+/// row.
+template <class Operation, class First, class... T>
+void run_on(Lane lane, const char* name, const Operation& operation, const Tensor<First>& first,
+            const Tensor<T>&... operands) {
+  const bool flat = first.rank() != 2 || (first.contiguous() && ... && operands.contiguous());
+  Access accesses[] = {access(first), access(operands)...};
+  if (flat)
+    for (Access& each : accesses) each.row_stride = 0;
+  run<widest<First, T...>>(lane, name, operation, flat ? 1 : first.rows(), flat ? first.numel() : first.columns(),
+                           accesses);
+}
 
 }  // namespace fsdp::device::cuda

@@ -9,19 +9,13 @@
 
 #include <tessera/fsdp/core/tensor.hpp>
 #include <tessera/fsdp/device/compute/attention.hpp>
-#include <tessera/fsdp/device/compute/bias.hpp>
-#include <tessera/fsdp/device/compute/cached_attention.hpp>
-#include <tessera/fsdp/device/compute/cross_entropy.hpp>
-#include <tessera/fsdp/device/compute/embedding.hpp>
+#include <tessera/fsdp/device/compute/matmul.hpp>
 #include <tessera/fsdp/device/compute/muon.hpp>
 #include <tessera/fsdp/device/compute/norm.hpp>
 #include <tessera/fsdp/device/compute/rope.hpp>
-#include <tessera/fsdp/device/compute/swiglu.hpp>
-#include <tessera/fsdp/device/operations/adamw.hpp>
-#include <tessera/fsdp/device/operations/digest.hpp>
+#include <tessera/fsdp/device/compute/vocabulary.hpp>
 #include <tessera/fsdp/device/operations/elements.hpp>
 #include <tessera/fsdp/device/operations/optimizer.hpp>
-#include <tessera/fsdp/device/operations/sgd.hpp>
 
 #include "../optimizer_step.hpp"
 

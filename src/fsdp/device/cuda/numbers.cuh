@@ -7,10 +7,9 @@
 
 #include <type_traits>
 
-#include <tessera/fsdp/core/bf16.hpp>
-#include <tessera/fsdp/core/f16.hpp>
+#include <tessera/fsdp/core/dtype.hpp>
 
-#include "../both.hpp"
+#include "../host_device.hpp"
 
 namespace fsdp::device::cuda {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// SGD, and Muon's elementwise operations. See elements.cuh.
-#include "elements.cuh"
+#include "kernel.cuh"
 
 namespace fsdp::device::cuda {
 namespace {

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "arithmetic.cuh"
-#include "elements.cuh"
+#include "kernel.cuh"
 
 namespace fsdp::device::cuda {
 namespace {

@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Lists the files in the paths of --data and `tessera tokenize`.
+/// Lists the files in the paths of --data and `tessera tokenize`, opens them, and recognizes formats that no reader
+/// supports by a file's first bytes. To add such a format: a line in the table of src/fsdp/core/magics.cpp.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
 #include <numeric>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include <tessera/fsdp/core/file.hpp>
-#include <tessera/trainer/data/left_out.hpp>
+#include <tessera/trainer/data/data_inputs.hpp>
 
 namespace fsdp::data {
 
@@ -65,5 +67,22 @@ inline std::uint64_t little_endian(std::string_view bytes) {
   return std::accumulate(bytes.rbegin(), bytes.rend(), std::uint64_t{0},
                          [](std::uint64_t high, char low) { return high << 8 | static_cast<unsigned char>(low); });
 }
+
+/// A format, and advice for a file in this format.
+struct FileKind {
+  std::string name = {};    ///< "compressed by gzip"
+  std::string advice = {};  ///< "unpack it (gunzip)"
+  bool missing = false;     ///< whether the file is a placeholder for absent data
+};
+
+/// Returns the format that a file's first bytes identify; nothing for text, for tokens and for unknown bytes.
+std::optional<FileKind> known_kind(std::string_view head);
+
+/// Returns whether bytes are text: UTF-8 without control characters, except white space and escapes.
+bool is_plain_text(std::string_view head);
+
+/// Throws InputError if a file without a header cannot consist of tokens of `token_bytes` (2 or 4): if it begins like a
+/// known format, is text, or contains wider integers, whose upper halves are zero. `format`: for the message.
+void require_raw_tokens(const OpenFile& file, int token_bytes, const std::string& format);
 
 }  // namespace fsdp::data

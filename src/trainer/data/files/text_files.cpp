@@ -12,8 +12,8 @@
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/trainer/data/tokenize.hpp>
 
-#include "../../../fsdp/core/ascii.hpp"
 #include "../../../fsdp/core/paths.hpp"
+#include "../../../fsdp/core/strings.hpp"
 #include "../formats/token_folder.hpp"
 #include "encodings.hpp"
 

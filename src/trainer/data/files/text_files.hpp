@@ -9,9 +9,8 @@
 #include <string>
 #include <vector>
 
-#include <tessera/trainer/data/left_out.hpp>
+#include <tessera/trainer/data/data_inputs.hpp>
 
-#include "file_kinds.hpp"
 #include "input_files.hpp"
 #include "text_units.hpp"
 

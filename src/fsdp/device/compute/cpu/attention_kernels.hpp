@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include <tessera/fsdp/core/bf16.hpp>
+#include <tessera/fsdp/core/dtype.hpp>
 
 #include "../../cpu/isa.hpp"
 

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Matrix products by oneDNN, with scratch from the arena. Products of few rows, which are bound by memory bandwidth,
-/// use our own kernel.
+/// Linear layers and the gate of SwiGLU. oneDNN computes matrix products, with scratch from the arena; products of few
+/// rows, which are bound by memory bandwidth, use our own kernel.
 #include <algorithm>
 #include <array>
 
 #include <tessera/fsdp/device/compute/cpu.hpp>
+#include <tessera/fsdp/device/meta.hpp>
 
 #include "../../cpu/threads.hpp"
 #include "kernels/tables.hpp"
 #include "onednn.hpp"
+#include "row_sums.hpp"
 
 namespace fsdp::device {
 namespace {
@@ -96,5 +98,61 @@ template std::int64_t scratch(const Cpu::Planner&, const Matmul<bf16, float>&);
 template void run(Cpu::Stream&, const Matmul<float, float>&, Scratch);
 template void run(Cpu::Stream&, const Matmul<bf16, bf16>&, Scratch);
 template void run(Cpu::Stream&, const Matmul<bf16, float>&, Scratch);
+
+template <ComputedBy<Cpu> T>
+void run(Cpu::Stream& stream, const AddBias<T>& op) {
+  const auto& kernel = cpu::kernels<cpu::ElementwiseKernels>().of<T>();
+  const cpu::Division rows{.count = op.y.rows(), .step = 1, .bytes = op.cost().bytes};
+  cpu::for_parts(stream, rows, [&](std::int64_t begin, std::int64_t end, int) {
+    for (std::int64_t row = begin; row < end; ++row) kernel.add(op.bias.data(), op.y.row(row), op.y.columns());
+  });
+}
+
+template <ComputedBy<Cpu> T>
+std::int64_t scratch(const Cpu::Planner& planner, const BiasBackward<T>& op) {
+  return cpu::RowSums::scratch(planner.threads(), op.dbias.numel());
+}
+
+template <ComputedBy<Cpu> T>
+void run(Cpu::Stream& stream, const BiasBackward<T>& op, Scratch memory) {
+  const auto& kernel = cpu::kernels<cpu::ElementwiseKernels>().of<T>();
+  const cpu::RowSums sums(stream.threads(), op.dbias, op.write, memory);
+  const cpu::Division rows{.count = op.dy.rows(), .step = 1, .bytes = op.cost().bytes};
+  cpu::for_parts(stream, rows, [&](std::int64_t begin, std::int64_t end, int thread) {
+    sums.add(begin, end, thread, [&](std::int64_t row, std::int64_t count, float* chunk) {
+      for (std::int64_t i = row; i < row + count; ++i) kernel.add_to_float(op.dy.row(i), chunk, op.dy.columns());
+    });
+  });
+  sums.finish();
+}
+
+FSDP_RUN_INSTANCES(Cpu, AddBias)
+FSDP_RUN_INSTANCES_IN_SCRATCH(Cpu, BiasBackward)
+
+template <ComputedBy<Cpu> T>
+void run(Cpu::Stream& stream, const SwiGlu<T>& op) {
+  const auto& kernel = cpu::kernels<cpu::SwiGluKernels>().of<T>();
+  cpu::for_elements(stream, op.h.shape(), op.gate.contiguous() && op.up.contiguous() && op.h.contiguous(),
+                    op.cost().bytes, [&](std::int64_t row, std::int64_t begin, std::int64_t end) {
+                      kernel.forward(op.gate.row(row) + begin, op.up.row(row) + begin, op.h.row(row) + begin,
+                                     end - begin);
+                    });
+}
+
+template <ComputedBy<Cpu> T>
+void run(Cpu::Stream& stream, const SwiGluBackward<T>& op) {
+  const auto& kernel = cpu::kernels<cpu::SwiGluKernels>().of<T>();
+  cpu::for_elements(stream, op.dh.shape(), op.gate.contiguous() && op.up.contiguous() && op.dh.contiguous(),
+                    op.cost().bytes, [&](std::int64_t row, std::int64_t begin, std::int64_t end) {
+                      kernel.backward(op.gate.row(row) + begin, op.up.row(row) + begin, op.dh.row(row) + begin,
+                                      end - begin);
+                    });
+}
+
+FSDP_RUN_INSTANCES(Cpu, SwiGlu)
+FSDP_RUN_INSTANCES(Cpu, SwiGluBackward)
+
+FSDP_ENQUEUE_MATMULS(template, Cpu::Stream)
+FSDP_ENQUEUE_MATMULS(template, Meta::Stream)
 
 }  // namespace fsdp::device

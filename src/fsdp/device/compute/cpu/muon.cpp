@@ -6,7 +6,7 @@
 
 #include <tessera/fsdp/device/compute/cpu.hpp>
 
-#include "../../cpu/shard_ranges.hpp"
+#include "../../cpu/threads.hpp"
 #include "kernels/tables.hpp"
 
 namespace fsdp::device {

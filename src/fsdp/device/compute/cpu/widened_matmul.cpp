@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <type_traits>
 
-#include <tessera/fsdp/core/bf16.hpp>
 #include <tessera/fsdp/core/checked.hpp>
+#include <tessera/fsdp/core/dtype.hpp>
 #include <tessera/fsdp/core/error.hpp>
 
 #include "kernels/tables.hpp"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Sums, products with a scalar and conversions over ranges of elements.
-#include "../../dropout.hpp"
+#include "../../host_device.hpp"
 #include "tables.hpp"
 #include "vector.hpp"
 

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include <tessera/fsdp/core/bf16.hpp>
+#include <tessera/fsdp/core/dtype.hpp>
 
 #include "../isa.hpp"
 
@@ -38,7 +38,7 @@ struct Scaling {
   float factor = 1;
   bool accumulate = false;
   std::uint32_t dropped_below = 0, row = 0,
-                column = 0;  ///< dropout's threshold and position (src/fsdp/device/dropout.hpp)
+                column = 0;  ///< dropout's threshold and position (src/fsdp/device/host_device.hpp)
 };
 
 template <class T>

@@ -15,7 +15,7 @@
 #include <arm_neon.h>
 #endif
 
-#include <tessera/fsdp/core/bf16.hpp>
+#include <tessera/fsdp/core/dtype.hpp>
 
 #define FSDP_INLINE [[gnu::always_inline]] inline
 #define FSDP_INLINE_LAMBDA __attribute__((always_inline))

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tessera/fsdp/precision/policies.hpp>
+
+#include <cmath>
+
+#include <tessera/fsdp/core/error.hpp>
+
+namespace fsdp {
+
+DynamicLossScale::DynamicLossScale(const State& state) : state_(state) {
+  int exponent = 0;
+  require<InputError>(std::frexp(state.scale, &exponent) == 0.5 && state.scale >= smallest && state.scale <= largest,
+                      "loss scale: ", state.scale, " is not a power of two between 2^-24 and 2^100");
+}
+
+void DynamicLossScale::update(bool finite, double with) {
+  if (!finite && with > state_.scale) return;
+  if (!finite) {
+    require<DivergedError>(state_.scale > smallest,
+                           "loss scale: gradients are not finite at the smallest scale, 2^-24; "
+                           "lower the learning rate, or look at the data of this step");
+    state_ = {.scale = state_.scale * backoff, .sound_steps = 0};
+  } else if (++state_.sound_steps == interval) {
+    state_ = {.scale = std::fmin(state_.scale * growth, largest), .sound_steps = 0};
+  }
+}
+
+}  // namespace fsdp
