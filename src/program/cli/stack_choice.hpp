@@ -111,11 +111,11 @@ struct CommChoice {
 
 /// The policies of every sub-command that uses a stack.
 struct StackChoice {
-  ShardingChoice sharding;
+  ShardingChoice sharding = {};
   PrecisionChoice precision = PrecisionChoice::bf16;
   OffloadChoice offload = OffloadChoice::none;
-  tiling::RunTimeTiling tiling;
-  CommChoice comm;
+  tiling::RunTimeTiling tiling = {};
+  CommChoice comm = {};
 
   friend bool operator==(const StackChoice&, const StackChoice&) = default;
 };
