@@ -95,32 +95,48 @@ void write_token_folder(const std::filesystem::path& folder, const TokenFolder& 
   file.finish();
 }
 
-TokenWriter::TokenWriter(std::filesystem::path folder, int token_bytes, std::int64_t shard_tokens, std::size_t shards)
-    : folder_(std::move(folder)), token_bytes_(token_bytes), shard_tokens_(shard_tokens), shards_(shards) {}
+TokenWriter::TokenWriter(std::filesystem::path folder, TokenFolder& contents, std::int64_t shard_tokens)
+    : folder_(std::move(folder)),
+      contents_(&contents),
+      shard_tokens_(shard_tokens),
+      skip_(static_cast<std::size_t>(contents.skip)) {}
 
-std::size_t TokenWriter::append(std::span<const text::TokenId> ids) {
-  if (!file_) {
-    const std::string name = name_of_shard(shards_);
-    file_.emplace(folder_ / (name + ".part"), folder_ / name);
+void TokenWriter::append(std::span<const text::TokenId> ids, const TextPlace& place) {
+  const int width = contents_->token_bytes;
+  for (std::size_t at = std::exchange(skip_, 0); at < ids.size();) {
+    if (!file_) {
+      const std::string name = name_of_shard(contents_->shards.size());
+      file_.emplace(folder_ / (name + ".part"), folder_ / name);
+    }
+    const std::size_t count = std::min(ids.size() - at, static_cast<std::size_t>(shard_tokens_ - tokens_));
+    buffer_.clear();
+    for (const text::TokenId& id : ids.subspan(at, count))  // little-endian
+      buffer_.append(reinterpret_cast<const char*>(&id), static_cast<std::size_t>(width));
+    file_->write(buffer_.data(), buffer_.size(), llm_c_header_bytes + tokens_ * width);
+    tokens_ += static_cast<std::int64_t>(count);
+    at += count;
+    if (tokens_ == shard_tokens_) close(place, at);
   }
-  const std::size_t count = std::min(ids.size(), static_cast<std::size_t>(shard_tokens_ - tokens_));
-  buffer_.clear();
-  for (const text::TokenId& id : ids.first(count))  // little-endian
-    buffer_.append(reinterpret_cast<const char*>(&id), static_cast<std::size_t>(token_bytes_));
-  file_->write(buffer_.data(), buffer_.size(), llm_c_header_bytes + tokens_ * token_bytes_);
-  tokens_ += static_cast<std::int64_t>(count);
-  return count;
 }
 
-TokenShard TokenWriter::close() {
-  const std::string header = llm_c_header(token_bytes_, tokens_);
+void TokenWriter::finish(const TextPlace& place) {
+  contents_->complete = true;
+  tokens_ == 0 ? save(place, 0) : close(place, 0);
+}
+
+void TokenWriter::close(const TextPlace& place, std::size_t skip) {
+  const std::string header = llm_c_header(contents_->token_bytes, tokens_);
   file_->write(header.data(), header.size(), 0);
   file_->finish();
   file_.reset();
-  TokenShard shard{.name = name_of_shard(shards_), .tokens = tokens_};
-  ++shards_;
-  tokens_ = 0;
-  return shard;
+  contents_->shards.push_back({.name = name_of_shard(contents_->shards.size()), .tokens = std::exchange(tokens_, 0)});
+  save(place, skip);
+}
+
+void TokenWriter::save(const TextPlace& place, std::size_t skip) {
+  contents_->place = place;
+  contents_->skip = static_cast<std::int64_t>(skip);
+  write_token_folder(folder_, *contents_);
 }
 
 }  // namespace fsdp::data

@@ -60,23 +60,26 @@ std::optional<TokenFolder> read_token_folder(const std::filesystem::path& folder
 /// Replaces tokens.json atomically.
 void write_token_folder(const std::filesystem::path& folder, const TokenFolder& contents);
 
-/// Writes the shards of a folder: `tokens_000000.bin`, ... with at most `shard_tokens` each. A shard gets its name when
-/// it is complete; an incomplete one is removed.
+/// Writes the shards of a folder, `tokens_000000.bin`, ... with at most `shard_tokens` each, and tokens.json after each
+/// of them. A shard gets its name when it is complete; an incomplete one is removed.
 class TokenWriter {
  public:
-  TokenWriter(std::filesystem::path folder, int token_bytes, std::int64_t shard_tokens, std::size_t shards);
+  /// Continues a folder with these contents, which must outlive this object.
+  TokenWriter(std::filesystem::path folder, TokenFolder& contents, std::int64_t shard_tokens);
 
-  /// Appends ids until the shard is full; returns how many it took. A full shard must be closed.
-  std::size_t append(std::span<const text::TokenId> ids);
-  bool full() const { return tokens_ == shard_tokens_; }
-  bool empty() const { return tokens_ == 0; }
-  TokenShard close();  ///< syncs the shard to disk and renames it to its final name
+  /// Appends the ids of a unit, the first time without those that the shards contain already. `place`: its beginning.
+  void append(std::span<const text::TokenId> ids, const TextPlace& place);
+  /// Closes the last shard; the folder is then complete. `place`: the end of the texts.
+  void finish(const TextPlace& place);
 
  private:
+  void close(const TextPlace& place, std::size_t skip);  ///< syncs the shard to disk and renames it to its final name
+  void save(const TextPlace& place, std::size_t skip);
+
   std::filesystem::path folder_;
-  int token_bytes_;
-  std::int64_t shard_tokens_, tokens_ = 0;
-  std::size_t shards_;
+  TokenFolder* contents_;
+  std::int64_t shard_tokens_, tokens_ = 0;  // largest number of tokens of a shard; number in the open one
+  std::size_t skip_;                        // number of the first unit's ids that the shards contain already
   std::optional<checkpoint::PartFile> file_;
   std::string buffer_;
 };
