@@ -30,10 +30,8 @@ class ConversationTexts {
                     const std::string& chat_template, const std::string& end_token = {},
                     text::Learn learn = text::Learn::all);
 
-  /// The tokenizer and its template.
-  const text::ChatFormat& format() const { return format_; }
-  /// Files and folder entries that are not read.
-  const LeftOut& left_out() const { return left_out_; }
+  const text::ChatFormat& format() const { return format_; }  ///< the tokenizer and its template
+  const LeftOut& left_out() const { return left_out_; }       ///< files and folder entries that are not read
   /// Returns 16 hexadecimal digits: a hash of the files' paths, sizes and modification times, the tokenizer and the
   /// template.
   std::string made_of() const;
@@ -55,11 +53,9 @@ class ConversationTexts {
 /// Reads a file that ConversationTexts wrote. Immutable; several threads can call its functions at once.
 class Conversations {
  public:
-  /// Throws InputError for a damaged file.
-  explicit Conversations(const std::filesystem::path& path);
+  explicit Conversations(const std::filesystem::path& path);  ///< throws InputError for a damaged file
 
-  /// The number of conversations.
-  std::int64_t size() const { return static_cast<std::int64_t>(index_.size()); }
+  std::int64_t size() const { return static_cast<std::int64_t>(index_.size()); }  ///< the number of conversations
   std::int64_t length(std::int64_t i) const { return entry(i).end - begin(i); }  ///< number of tokens of conversation i
   std::string place_of(std::int64_t i) const;            ///< "chats.jsonl line 7", "chats.json record 7"
   const std::string& digest() const { return digest_; }  ///< digest of all tokens

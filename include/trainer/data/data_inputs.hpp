@@ -35,13 +35,10 @@ class LeftOut {
   void add(std::string_view reason, const std::filesystem::path& path) { add(reason, path.string(), false, 1); }
   /// Counts a file that is not text. `reason`: such as "binary".
   void add_binary(std::string_view reason, const std::filesystem::path& path) { add(reason, path.string(), true, 1); }
-  /// Adds the paths that another reader skipped.
-  void add(const LeftOut& other);
-  /// Adds files that were not text when a folder was tokenized.
-  void add_earlier(std::int64_t files);
+  void add(const LeftOut& other);        ///< adds the paths that another reader skipped
+  void add_earlier(std::int64_t files);  ///< adds files that were not text when a folder was tokenized
 
-  /// Returns whether no path was skipped.
-  bool empty() const { return reasons_.empty(); }
+  bool empty() const { return reasons_.empty(); }     ///< whether no path was skipped
   std::int64_t count(std::string_view reason) const;  ///< number of paths that were skipped for this reason
   std::int64_t binary() const;                        ///< number of files that are not text
   /// Returns "left out: hidden 1 (data/.git), binary 2 (data/a.bin, ...)"; empty if no path was skipped.

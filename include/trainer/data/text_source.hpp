@@ -51,8 +51,7 @@ class TextSource {
              std::int64_t vocabulary, std::optional<DocumentSeparator> separator,
              TokenFormat format = TokenFormat::automatic);
 
-  /// Conversations; each is a document.
-  explicit TextSource(PackedConversations conversations);
+  explicit TextSource(PackedConversations conversations);  ///< conversations; each is a document
   TextSource(TextSource&&) noexcept;
   ~TextSource();
 

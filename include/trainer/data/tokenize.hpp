@@ -55,12 +55,10 @@ class Tokenizing {
   ~Tokenizing();
   Tokenizing(Tokenizing&&) noexcept;
 
-  /// The tokenizer of the request.
-  const text::Tokenizer& tokenizer() const;
+  const text::Tokenizer& tokenizer() const;  ///< the tokenizer of the request
   /// The token after each document; empty if documents have no end token.
   std::optional<text::TokenId> end_token() const;
-  /// Warnings about the files for the user, one sentence each.
-  const std::vector<std::string>& warnings() const;
+  const std::vector<std::string>& warnings() const;  ///< warnings about the files for the user, one sentence each
   /// 16 hexadecimal digits: a hash of the files' paths, sizes and modification times, the tokenizer and the request's
   /// options.
   const std::string& made_of() const;

@@ -20,8 +20,7 @@ namespace fsdp::data {
 /// The separator of documents within a window: a token (a byte if the data are text), or the borders in Megatron-LM's
 /// index.
 struct DocumentSeparator {
-  /// Documents end with this token.
-  constexpr DocumentSeparator(std::int64_t token = 0) : token(token) {}
+  constexpr DocumentSeparator(std::int64_t token = 0) : token(token) {}  ///< documents end with this token
 
   std::int64_t token = 0;
   bool index = false;  ///< separate documents at the borders in the index, not at a token
@@ -57,8 +56,7 @@ class Windows {
   /// this object.
   Windows(const Corpus& corpus, std::int64_t seq_len, double validation_fraction, std::int64_t vocab_size = 256);
 
-  /// Number of tokens in a window's input.
-  std::int64_t seq_len() const { return seq_len_; }
+  std::int64_t seq_len() const { return seq_len_; }               ///< number of tokens in a window's input
   std::int64_t count() const { return count_; }                   ///< number of all windows
   std::int64_t training() const { return count_ - validation_; }  ///< windows [0, training())
   std::int64_t validation() const { return validation_; }         ///< windows [training(), count())
@@ -111,10 +109,8 @@ class PackedConversations {
   void fill(std::int64_t window, std::int32_t* tokens, std::int32_t* targets,
             std::vector<std::int64_t>& documents) const;
 
-  /// Returns the counts and the fill rate of the windows, as text for the user.
-  std::string text() const;
-  /// Returns a line that must be the same on all ranks and in resumed runs.
-  std::string identity() const;
+  std::string text() const;      ///< the counts and the fill rate of the windows, as text for the user
+  std::string identity() const;  ///< a line that must be the same on all ranks and in resumed runs
 
  private:
   void pack(std::int64_t begin, std::int64_t end);

@@ -194,8 +194,7 @@ class FlagSet {
     return flag;
   }
 
-  /// Adds a flag for a config's or an optimizer's value.
-  Flag& add(const NamedValue& value);
+  Flag& add(const NamedValue& value);  ///< adds a flag for a config's or an optimizer's value
   /// Adds a flag with the name and type of `like`. Its value is checked against the type and stored as text in `given`,
   /// for a config or an optimizer that is chosen later; `set_given` then sets it there.
   void add_given(const NamedValue& like, GivenValues& given, const std::string& help);
@@ -224,8 +223,7 @@ class FlagSet {
   const std::vector<std::string>& files() const { return files_; }
   /// @}
 
-  /// Throws InputError for the first bound number that is out of its range.
-  void require_ranges() const;
+  void require_ranges() const;  ///< throws InputError for the first bound number that is out of its range
 
  private:
   std::vector<Flag> flags_;

@@ -104,8 +104,7 @@ struct ConfigKind {
   /// Flags that only add weights to a model: they are also accepted for a folder's model.
   std::vector<std::string> added = {};
 
-  /// See the functions of the same names below.
-  std::string model_name(const ModelChoice& choice) const;
+  std::string model_name(const ModelChoice& choice) const;  ///< see the functions of the same names below
   bool is_folder(const ModelChoice& choice) const;
 };
 

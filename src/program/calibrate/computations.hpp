@@ -157,8 +157,7 @@ class AttentionPass {
                                                           .dk = k(dqkv_),
                                                           .dv = v(dqkv_)});
   }
-  /// Waits until the enqueued passes have ended.
-  void wait() { stream_.synchronize(); }
+  void wait() { stream_.synchronize(); }  ///< waits until the enqueued passes have ended
   /// Returns the FLOPs of the causal half of one product of queries and keys.
   double product_flops() const {
     const auto length = static_cast<double>(shape_.sequence_length);

@@ -27,8 +27,7 @@ class CollectiveSizes {
  public:
   CollectiveSizes(std::int64_t bytes, int rank, int ranks);
 
-  /// Number of calls in one sample, which then takes some milliseconds.
-  int calls() const { return calls_; }
+  int calls() const { return calls_; }  ///< number of calls in one sample, which then takes some milliseconds
   std::int64_t bytes() const { return elements_ * 4; }  ///< bytes of one tensor
   std::int64_t own_bytes() const { return counts_[rank_] * 4; }
   std::int64_t exchanged_bytes() const { return own_bytes() * std::ssize(counts_); }  ///< bytes that this rank receives

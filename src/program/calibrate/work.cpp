@@ -3,7 +3,6 @@
 
 #include <range/v3/view/zip.hpp>
 
-#include <tessera/comm/ranks.hpp>
 #include <tessera/fsdp/plan/cluster.hpp>
 
 namespace fsdp::calibrate {

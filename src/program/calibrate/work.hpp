@@ -6,7 +6,6 @@
 /// To add a device: instantiate `work_on` for it, as on_comm.cpp.in does.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>

@@ -3,10 +3,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
 
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/terminal_text.hpp>
@@ -14,7 +10,6 @@
 #include <tessera/fsdp/plan/cluster.hpp>
 #include <tessera/trainer/flags/flag_values.hpp>
 #include <tessera/trainer/flags/model_choice.hpp>
-#include <tessera/trainer/flags/options.hpp>
 
 #include "../../fsdp/core/value_names.hpp"
 #include "../../trainer/flags/parsed.hpp"

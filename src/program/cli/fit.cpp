@@ -2,18 +2,14 @@
 #include "fit.hpp"
 
 #include <algorithm>
-#include <cstddef>
 #include <cstdio>
 #include <set>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include <range/v3/view/enumerate.hpp>
 
 #include <tessera/comm/launch/print.hpp>
 #include <tessera/fsdp/core/error.hpp>
-#include <tessera/fsdp/plan/search.hpp>
 #include <tessera/trainer/report/console.hpp>
 #include <tessera/trainer/report/estimate.hpp>
 #include <tessera/trainer/report/report.hpp>

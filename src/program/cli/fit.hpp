@@ -36,8 +36,7 @@ class FitSpace {
   FitSpace(const Train& asked, const train::FlagSet& flags, const plan::Cluster& cluster);
 
   const std::vector<plan::Family>& families() const { return families_; }
-  /// Returns the number of configurations.
-  std::int64_t size() const;
+  std::int64_t size() const;  ///< the number of configurations
   /// Returns the command with the choices of a configuration.
   Train train(std::size_t family, const plan::Turned& turned) const;
   /// Returns variants of a configuration that handle gathered weights differently: reductions after the last

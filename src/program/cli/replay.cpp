@@ -4,16 +4,12 @@
 #include <algorithm>
 #include <filesystem>
 #include <numeric>
-#include <optional>
 #include <string_view>
 #include <utility>
-#include <vector>
 
-#include <tessera/fsdp/checkpoint/folder.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/file.hpp>
 #include <tessera/trainer/flags/flags.hpp>
-#include <tessera/trainer/run/replay_request.hpp>
 
 #include "../../fsdp/core/paths.hpp"
 #include "../../fsdp/core/strings.hpp"

@@ -2,15 +2,11 @@
 #include "stack_choice.hpp"
 
 #include <algorithm>
-#include <iterator>
 #include <limits>
 #include <span>
 #include <utility>
-#include <vector>
 
-#include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/terminal_text.hpp>
-#include <tessera/fsdp/sharding/run_time.hpp>
 #include <tessera/fsdp/sharding/schedule_of.hpp>
 #include <tessera/fsdp/training/launch_options.hpp>
 #include <tessera/trainer/flags/flag_values.hpp>

@@ -6,7 +6,6 @@
 #include <functional>
 #include <string>
 #include <type_traits>
-#include <vector>
 
 #include <tessera/comm/ranks.hpp>
 #include <tessera/fsdp/core/policy_text.hpp>

@@ -7,8 +7,6 @@
 #include <tessera/comm/nccl_rank.hpp>
 #include <tessera/fsdp/core/error.hpp>
 
-#include "../cli/stack_choice.hpp"
-
 namespace fsdp::stacks {
 namespace {
 

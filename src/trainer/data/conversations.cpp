@@ -2,7 +2,6 @@
 #include <tessera/trainer/data/conversations.hpp>
 
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>

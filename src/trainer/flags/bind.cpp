@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tessera/trainer/flags/flags.hpp>
 
-#include <cstdint>
-#include <limits>
-
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/trainer/flags/flag_values.hpp>
 #include <tessera/trainer/flags/options.hpp>

@@ -2,7 +2,6 @@
 #include <tessera/trainer/flags/cluster_file.hpp>
 
 #include <algorithm>
-#include <string>
 #include <vector>
 
 #include <tessera/fsdp/core/error.hpp>

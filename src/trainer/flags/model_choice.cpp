@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tessera/trainer/flags/model_choice.hpp>
 
-#include <algorithm>
 #include <utility>
 
 #include <tessera/fsdp/core/terminal_text.hpp>

@@ -4,7 +4,6 @@
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/terminal_text.hpp>
 #include <tessera/fsdp/sharding/problem.hpp>
-#include <tessera/fsdp/sharding/sequence.hpp>
 #include <tessera/trainer/data/sampler.hpp>
 #include <tessera/trainer/flags/flag_values.hpp>
 

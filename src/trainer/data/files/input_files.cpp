@@ -2,12 +2,9 @@
 #include "input_files.hpp"
 
 #include <algorithm>
-#include <optional>
 #include <set>
-#include <string>
 #include <system_error>
 #include <utility>
-#include <vector>
 
 #include <fcntl.h>
 #include <sys/stat.h>

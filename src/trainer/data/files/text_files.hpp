@@ -28,8 +28,7 @@ enum class Reading : std::uint8_t {
 
 /// The properties of a file that its name and first bytes determine.
 struct TextCandidate {
-  /// Throws InputError for text in UTF-16 or UTF-32.
-  explicit TextCandidate(const std::filesystem::path& path);
+  explicit TextCandidate(const std::filesystem::path& path);  ///< throws InputError for text in UTF-16 or UTF-32
 
   std::int64_t bytes = 0;
   Reading reading = Reading::text;

@@ -6,7 +6,6 @@
 #include <string>
 #include <string_view>
 #include <system_error>
-#include <vector>
 
 #include <range/v3/view/enumerate.hpp>
 #include <range/v3/view/zip.hpp>

@@ -2,7 +2,6 @@
 #include "token_folder.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cstdio>
 #include <cstring>
 #include <utility>
