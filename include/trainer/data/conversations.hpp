@@ -32,8 +32,7 @@ class ConversationTexts {
 
   const text::ChatFormat& format() const { return format_; }  ///< the tokenizer and its template
   const LeftOut& left_out() const { return left_out_; }       ///< files and folder entries that are not read
-  /// Returns 16 hexadecimal digits: a hash of the files' paths, sizes and modification times, the tokenizer and the
-  /// template.
+  /// Returns a hash in hexadecimal of the files' paths, sizes and modification times, the tokenizer and the template.
   std::string made_of() const;
 
   /// Encodes all conversations on all cores and writes them, in order, to one file. The file appears under its name
@@ -59,8 +58,7 @@ class Conversations {
   std::int64_t length(std::int64_t i) const { return entry(i).end - begin(i); }  ///< number of tokens of conversation i
   std::string place_of(std::int64_t i) const;            ///< "chats.jsonl line 7", "chats.json record 7"
   const std::string& digest() const { return digest_; }  ///< digest of all tokens
-  /// Lines for the log, one sentence each: the parts of records that the template did not write, and the keys that were
-  /// not read.
+  /// Sentences for the log: about parts of records that the template did not write, and keys that were not read.
   const std::vector<std::string>& notes() const { return notes_; }
   /// The number of bytes in the texts that are not Unicode and were read as U+FFFD.
   std::int64_t replaced_bytes() const { return replaced_; }

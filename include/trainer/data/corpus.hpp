@@ -73,15 +73,13 @@ class Corpus {
   const TokenLayout& layout() const { return layout_; }               ///< the layout of all its files
   std::int64_t skipped_binary() const { return left_out_.binary(); }  ///< number of files that are not text
   const LeftOut& left_out() const { return left_out_; }  ///< all files and folder entries that were skipped
-  /// Returns "left out: ..., 3 bytes that are not Unicode text were read as U+FFFD"; empty if no file was skipped and
-  /// no byte was replaced.
+  /// Returns "left out: ..., 3 bytes that are not Unicode text were read as U+FFFD"; empty if nothing was lost.
   std::string losses() const;
   std::span<const CorpusFile> files() const { return files_; }  ///< all files, in the order of their tokens
 
   /// The number of documents that Megatron-LM's indices list.
   std::int64_t indexed_documents() const { return indexed_documents_; }
-  /// Returns the indices of the tokens at which those documents begin, in order. Throws InputError for a file without
-  /// an index.
+  /// Returns the indices of those documents' first tokens, in order. Throws InputError for a file without an index.
   std::vector<std::int64_t> document_borders() const;
   /// Returns whether the corpus contains a token. Reads the data up to the first occurrence.
   bool holds(std::uint32_t token) const;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The data source of a language model: windows of text, of token files or of conversations; several sources can be
-/// mixed by weights.
+/// The data source of a language model: windows of text, token files or conversations, also mixed by weights.
 #pragma once
 
 #include <cstddef>
@@ -58,8 +57,7 @@ class TextSource {
   std::int64_t training() const { return training_; }
   std::int64_t validation() const { return validation_; }
   std::int64_t sequence_length() const { return sequence_length_; }
-  /// Returns the order that samples several corpora by their weights (tessera/trainer/data/sampler.hpp); empty for a
-  /// single corpus.
+  /// Returns the order that samples several corpora by their weights (sampler.hpp); empty for a single corpus.
   Order order(std::uint64_t seed) const;
   Storage storage(std::int64_t sequences, Allocate allocate) const;
   Batch fill(Storage& storage, std::span<const std::int64_t> windows) const;

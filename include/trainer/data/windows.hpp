@@ -17,8 +17,7 @@
 
 namespace fsdp::data {
 
-/// The separator of documents within a window: a token (a byte if the data are text), or the borders in Megatron-LM's
-/// index.
+/// The separator of documents: a token (a byte if the data are text), or the borders in Megatron-LM's index.
 struct DocumentSeparator {
   constexpr DocumentSeparator(std::int64_t token = 0) : token(token) {}  ///< documents end with this token
 
@@ -36,24 +35,21 @@ std::string to_text(const DocumentSeparator& value);
 std::vector<std::int64_t> evenly_spread(std::int64_t begin, std::int64_t count, std::int64_t limit);
 
 /// Returns how many of `count` items to hold out: the given fraction, at least one if it is above 0. Throws InputError
-/// if the fraction is not in [0, 1), or if no item is left for training. `what`: the items' name for the error, such as
-/// "windows".
+/// if the fraction is not in [0, 1), or if none is left for training. `what`: the items' name for the error.
 std::int64_t held_out_of(std::int64_t count, double fraction, std::string_view what);
 
 /// Appends the ends of a window's documents to `lengths`, the cumulative lengths whose last entry must be the window's
 /// beginning. A document begins at the window's first token and after each separator.
 void append_documents(std::span<const std::int32_t> tokens, std::int32_t separator, std::vector<std::int64_t>& lengths);
-/// The same for the window of `length` tokens that starts at token `begin`. `borders`: token indices at which documents
-/// begin, ascending.
+/// The same for the `length` tokens from token `begin` on. `borders`: first tokens of documents, ascending.
 void append_documents(std::span<const std::int64_t> borders, std::int64_t begin, std::int64_t length,
                       std::vector<std::int64_t>& lengths);
 
 /// Consecutive windows of a corpus; inputs do not overlap. The last windows are held out.
 class Windows {
  public:
-  /// Holds out the last `validation_fraction` of the windows, at least one if the fraction is above 0. Throws
-  /// InputError if the data are shorter than a window, or if no window is left for training. The corpus must outlive
-  /// this object.
+  /// Holds out windows as held_out_of says. Throws InputError if the data are shorter than a window, or if no window is
+  /// left for training. The corpus must outlive this object.
   Windows(const Corpus& corpus, std::int64_t seq_len, double validation_fraction, std::int64_t vocab_size = 256);
 
   std::int64_t seq_len() const { return seq_len_; }               ///< number of tokens in a window's input
@@ -61,8 +57,7 @@ class Windows {
   std::int64_t training() const { return count_ - validation_; }  ///< windows [0, training())
   std::int64_t validation() const { return validation_; }         ///< windows [training(), count())
 
-  /// Copies the tokens and next tokens (targets) of a window, seq_len() each. Throws InputError for a token that is not
-  /// below vocab_size.
+  /// Copies a window's tokens and next tokens, seq_len() each. Throws InputError for a token not below vocab_size.
   void fill(std::int64_t window, std::int32_t* tokens, std::int32_t* targets) const;
 
  private:

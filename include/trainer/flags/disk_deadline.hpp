@@ -29,8 +29,7 @@ auto with_disk_deadline(const comm::Ranks& ranks, double seconds, const std::str
       work, [&](FunctionRef<void()> call) { detail::call_with_disk_deadline(ranks, seconds, what, call); });
 }
 
-/// Calls f(), which reads files and starts no collective, on every rank, like comm::together. Ranks wait up to
-/// `seconds` for each other.
+/// Calls f(), which reads files and starts no collective, like comm::together. Ranks wait up to `seconds`.
 template <class F>
 auto read_together(const comm::Ranks& ranks, double seconds, std::string_view label, F f) {
   return with_disk_deadline(ranks, seconds, message("reading ", label, " (--disk-deadline)"),

@@ -26,12 +26,10 @@
 
 namespace fsdp::train {
 
-/// The syntax of a flag's value on the command line and in TOML. `verbatim` is text that a model reads, for which white
-/// space alone is a valid value.
+/// The syntax of a flag's value. `verbatim` is text that a model reads, for which white space alone is a value.
 enum class FlagKind : std::uint8_t { text, verbatim, number, boolean, list };
 
-/// Throws InputError if a value is empty, or if it is only white space and `blank_is_value` is false. `what`: the
-/// value's owner, for the error.
+/// Throws InputError for an empty value, and for white space unless `blank_is_value`. `what`: the value's owner.
 void require_value(std::string_view what, std::string_view value, bool blank_is_value = false);
 
 /// How results depend on a flag. This determines whether the flag is in a run's record.
@@ -59,13 +57,11 @@ struct Flag {
   char between = ' ';        ///< separator of a list's values in a run's record; a newline if values may contain spaces
   std::string missing = {};  ///< error message if the command line omits the flag; empty if it is optional
 
-  /// Sets the value that the user gave. Throws InputError if it is empty, if `set` rejects it, or if there are several
-  /// values and the flag is not a list.
+  /// Sets the user's value. Throws InputError if it is empty, invalid, or several and the flag is not a list.
   void give(const Texts& texts) const;
 };
 
-/// Converts text to a value. Throws an InputError that identifies the flag. A type of another namespace needs overloads
-/// of from_text and to_text in its own namespace.
+/// Converts text to a value. Throws an InputError that identifies the flag. Other namespaces have overloads, too.
 void from_text(std::string_view flag, std::string_view text, std::int64_t& value);
 void from_text(std::string_view flag, std::string_view text, std::uint64_t& value);
 void from_text(std::string_view flag, std::string_view text, double& value);
@@ -86,8 +82,7 @@ std::string to_text(const ConfigValue& value);
 /// The values that the user gave, as text by flag name without dashes.
 using GivenValues = std::map<std::string, std::string>;
 
-/// Returns the flag name for a value that a config or an optimizer visits: "hidden" for "hidden_size", "kv-heads" for
-/// "kv_heads".
+/// Returns the flag name for a value that `visit` lists: "hidden" for "hidden_size", "kv-heads" for "kv_heads".
 std::string flag_name(std::string_view value);
 
 /// Sets the values of a config or an optimizer that the user gave; leaves the others unchanged.
@@ -146,12 +141,10 @@ Texts texts_of(const std::vector<T>& field) {
 /// The flags of one sub-command; the fields they are bound to must outlive it.
 class FlagSet {
  public:
-  /// Adds a flag and returns it; adding the next flag may invalidate the reference. Throws Error if a flag of this name
-  /// exists.
+  /// Adds a flag; adding the next one may invalidate the reference. Throws Error if a flag of this name exists.
   Flag& add(Flag flag);
 
-  /// Adds a flag that sets a field. The field's present value is the default that --help shows; std::nullopt means no
-  /// default.
+  /// Adds a flag that sets a field, whose present value is the default that --help shows; nullopt means none.
   template <class T>
   Flag& add(const std::string& name, T& field, const std::string& help) {
     return add({.name = name,
@@ -161,8 +154,7 @@ class FlagSet {
                 .get = [&field] { return detail::texts_of(field); }});
   }
 
-  /// Adds a flag for a value that no single field stores: `load` returns the present value, and `store` receives the
-  /// user's value.
+  /// Adds a flag for a value that no field stores: `load` returns the present one, `store` receives the user's.
   template <std::invocable Load, class Store>
   Flag& add(const std::string& name, Load load, Store store, const std::string& help) {
     using T = std::invoke_result_t<Load>;
@@ -175,8 +167,7 @@ class FlagSet {
     return add({.name = name, .help = help, .kind = detail::kind_of<T>, .set = set, .get = get});
   }
 
-  /// Adds a number that must be in `range`. Both `give` and require_ranges check it, so that values which a program
-  /// assigns directly to the field are checked, too.
+  /// Adds a number that must be in `range`, also if a program assigns the field directly (require_ranges).
   template <class Field, class T>
   Flag& add(const std::string& name, Field& field, const std::string& help, const Range<T>& range) {
     Flag& flag = add(name, field, help);
@@ -199,8 +190,7 @@ class FlagSet {
   /// for a config or an optimizer that is chosen later; `set_given` then sets it there.
   void add_given(const NamedValue& like, GivenValues& given, const std::string& help);
 
-  /// Declares a flag that this program or command does not have. `why`: the reason, as the rest of a sentence that
-  /// begins with the flag. The flag is absent from --help.
+  /// Declares a flag that this program or command does not have. `why`: the rest of a sentence after the flag.
   void refuse(const std::string& name, const std::string& why) { refused_[name] = "--" + name + " " + why; }
   /// Declares a flag of other programs whose value this program's types fix.
   void fix(const std::string& name, const std::string& value) { refuse(name, "is fixed by this program: " + value); }
@@ -235,8 +225,7 @@ class FlagSet {
 /// other sub-commands (`sections`). Throws InputError on an unknown key, with the nearest known one.
 void apply_file(FlagSet& flags, const std::string& path, const std::string& section,
                 const std::vector<std::string>& sections);
-/// Sets values from the top level of a TOML file whose keys are not command-line flags. Errors identify the file and
-/// the key.
+/// Sets values from a TOML file whose keys are not command-line flags. Errors identify the file and the key.
 void apply_keys(FlagSet& keys, const std::string& path);
 
 /// Returns TOML that sets every flag, except those with the effect `but`, to its present value.

@@ -25,9 +25,8 @@ std::int64_t parse_bytes(std::string_view flag, std::string_view text);
 
 namespace fsdp {
 
-/// Conversions for flags (tessera/trainer/flags/flag_set.hpp). The first word is the pattern of parameter names; if it
-/// contains a =, there is no pattern and the group contains all parameters. The other words are `frozen` and key=value.
-/// Throws InputError for other words, and like OptimizerGroup::check.
+/// Conversions for flags. The first word is the pattern of parameter names; if it contains a =, the group contains all
+/// parameters. The other words are `frozen` and key=value. Throws InputError as OptimizerGroup::check does.
 /// @{
 void from_text(std::string_view flag, std::string_view text, OptimizerGroup& value);
 std::string to_text(const OptimizerGroup& value);
@@ -55,8 +54,8 @@ struct OffloadFlag {
   friend bool operator==(const OffloadFlag&, const OffloadFlag&) = default;
 };
 
-/// Conversions for flags (tessera/trainer/flags/flag_set.hpp): "none", or "optimizer", "inputs" or "inputs:SHARE", or
-/// both with a comma. SHARE is a fraction above 0 and at most 1, or percents. Throws InputError for other texts.
+/// Conversions for flags: "none", or "optimizer", "inputs" or "inputs:SHARE", or both with a comma. SHARE is a fraction
+/// above 0 and at most 1, or percents.
 /// @{
 void from_text(std::string_view flag, std::string_view text, OffloadFlag& value);
 std::string to_text(const OffloadFlag& value);
@@ -70,8 +69,7 @@ inline constexpr const char* offloaded_inputs_help =
 
 namespace fsdp {
 
-/// Conversions for flags (tessera/trainer/flags/flag_set.hpp): "whole", "ulysses:K" and "ulysses:K:parts=P". Throws
-/// InputError for other texts.
+/// Conversions for flags: "whole", "ulysses:K" and "ulysses:K:parts=P".
 /// @{
 void from_text(std::string_view flag, std::string_view text, Ulysses& value);
 std::string to_text(const Ulysses& value);
@@ -87,8 +85,7 @@ inline constexpr const char* sequence_help =
     "the heads in attention, which is done in P parts, a few heads at a time; without P in as many as a "
     "tiling's budget asks for, else in one)";
 
-/// Throws InputError if ranks share sequences but the stack's type does not support it. `shards`:
-/// Stack::Sequence::shards.
+/// Throws InputError if ranks share sequences but the stack's type does not (`shards`: Stack::Sequence::shards).
 void require_stack_shards(const Ulysses& sequence, bool shards);
 
 }  // namespace fsdp::train

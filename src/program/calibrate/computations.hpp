@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Timed computations with their own memory: matmuls one after another in the forms that a training step has, and
-/// passes of causal attention.
+/// Timed computations with their own memory: the matmuls of a training step, and passes of causal attention.
 #pragma once
 
 #include <algorithm>
@@ -130,8 +129,7 @@ class MatmulReplay {
 
 extern template class MatmulReplay<device::Cpu>;
 
-/// Attention over one sequence. q, k and v are columns of one matrix, as in a block, and so are their gradients. Passes
-/// are enqueued.
+/// Attention over one sequence. q, k and v are columns of one matrix, as in a block; so are their gradients.
 template <class Device, class T>
 class AttentionPass {
  public:

@@ -65,13 +65,11 @@ class CollectiveBuffers : public CollectiveSizes {
   std::vector<comm::Segment<float>> apart(int call) const { return {{shard(call), full(call), counts_}}; }
   /// Returns segments whose local piece aliases its range of the full tensor.
   std::vector<comm::Segment<float>> in_place(int call) const { return {{full(call) + begin_, full(call), counts_}}; }
-  /// Returns an exchange of the full tensor's pieces: each rank receives its own piece from all ranks, in separate
-  /// memory.
+  /// Returns an exchange of the full tensor's pieces: each rank receives its own piece from all, in separate memory.
   std::vector<comm::Exchange<float>> exchange(int call) const {
     return {{full(call), counts_, received(call), received_counts_}};
   }
-  /// Returns the part of the full tensor that has equal pieces, which MPI's collectives need: up to ranks - 1 elements
-  /// are omitted.
+  /// Returns the part with equal pieces, which MPI's collectives need: up to ranks - 1 elements are omitted.
   std::span<float> whole(int call) const { return {full(call), equal_piece() * counts_.size()}; }
   std::span<float> piece(int call) const { return {shard(call), equal_piece()}; }
 

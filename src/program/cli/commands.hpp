@@ -122,8 +122,7 @@ using Command = std::variant<train::Help, Version, Stacks, Bound<Train>, Bound<E
 /// Returns the names of the tables that a --config file may contain: one for each sub-command, and tessera_bench's.
 std::vector<std::string> config_tables();
 
-/// Returns the information to quote in a bug report: version, compiler, system, instruction set of the CPU kernels, and
-/// the libraries found by the build.
+/// Returns what to quote in a bug report: version, compiler, system, instruction set and libraries.
 std::string version_text();
 
 /// Returns tables of the combinations that policies and backends support, whether or not they are compiled into this
@@ -135,8 +134,7 @@ Command parse(int argc, const char* const* argv);
 
 /// Add the flags of a sub-command.
 void bind(train::FlagSet& flags, StackChoice& stack);
-/// The same with an --offload that also sets the share of block inputs in host memory. `help`: help text for the
-/// inputs.
+/// The same with an --offload that also sets the share of block inputs in host memory, with its help text.
 void bind(train::FlagSet& flags, StackChoice& stack, double& offloaded_inputs, const std::string& help);
 void bind(train::FlagSet& flags, Train& command);
 template <class Options>

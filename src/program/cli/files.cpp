@@ -31,8 +31,7 @@
 namespace fsdp::cli {
 namespace {
 
-/// Reports the effect of a merge; as a warning if rounding loses half of the change or more, or if there was nothing to
-/// merge.
+/// Reports the effect of a merge; as a warning if it changed nothing or rounding loses half of it or more.
 void report_merge(const checkpoint::MergeEffect& effect, std::string_view type) {
   if (effect.wanted == 0)
     return print_warning("merging changed nothing: the product of the adapters is zero, as before a first step");

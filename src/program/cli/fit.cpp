@@ -75,8 +75,7 @@ Way best_beside(Way best, const FitSpace& space, EstimateStep estimate) {
 }
 
 /// Returns the three fastest configurations of a space that fit. `asked`: the command whose flags define the space.
-/// Shows on a terminal how many were estimated. Throws InputError if none fits; the error reports the memory that would
-/// be needed.
+/// Throws InputError with the missing memory if none fits.
 FoundWays find_ways(const Train& asked, const FitSpace& space, EstimateStep estimate) {
   if (space.families().empty()) (void)estimate(asked);  // reports the error in the command
   require<InputError>(!space.families().empty(), "--fit: no way is left to try; leave out some flags");
@@ -150,8 +149,7 @@ std::string shell_word(const std::string& text) {
   return word + "'";
 }
 
-/// Returns the flags for `train`: those of a configuration, and the given flags of the command that `train` accepts and
-/// the configuration does not set.
+/// Returns the flags for `train`: those of a configuration, and those of the command that it does not set.
 std::string train_flags(const train::FlagSet& flags, const WayFlags& way) {
   static const std::set<std::string, std::less<>> of_plans = {"cluster", "comm", "document-length", "fit", "json",
                                                               "ranks",   "trace"};

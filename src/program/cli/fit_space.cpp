@@ -53,8 +53,7 @@ struct Open {
     return list;
   }
 
-  /// Numbers of ranks that may share a sequence: from one to the ranks of a node; more only if there are too few
-  /// sequences for these.
+  /// Numbers of ranks that may share a sequence: up to a node's ranks; more only for too few sequences.
   std::vector<std::int64_t> sharings() const {
     const std::int64_t batch = asked.options.batch_size, ranks = cluster.ranks;
     if (given.is_given("sequence")) return {asked.options.sequence.ranks};

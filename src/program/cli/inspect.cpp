@@ -86,8 +86,7 @@ void require_no_unread_tokenizer(const std::filesystem::path& folder) {
                         "name another by --tokenizer");
 }
 
-/// Inspects a folder part by part, so that a problem in one part does not hide problems in the next. Skips the parts
-/// that need damaged files.
+/// Inspects a folder part by part: a problem hides none of the next part, unless that needs the damaged files.
 class Inspection {
  public:
   Inspection(std::filesystem::path folder, bool quick) : folder_(std::move(folder)), quick_(quick) {}
@@ -166,8 +165,7 @@ class Inspection {
     look_at_values(std::span(&file, 1));
   }
 
-  /// Reports the problems that `find` returns, unless --quick is given. `find` receives a function that shows its
-  /// progress.
+  /// Reports the problems that `find(show)` returns, unless --quick is given. `show` shows its progress.
   template <class Find>
   void look(const char* activity, const Find& find) {
     if (quick_) return;

@@ -39,8 +39,7 @@ std::optional<Saved> saved_in(const std::filesystem::path& path, std::vector<std
   }
 }
 
-/// Returns the record of the run at a step: that of the next checkpoint, since a resumed run may change flags, or else
-/// that of the previous one.
+/// Returns the record of the next checkpoint, since a resumed run may change flags, or else of the previous one.
 Saved saved_around(const std::string& folder, std::int64_t step, std::vector<std::string>& warnings) {
   require_folder(folder);
   require<InputError>(!path_exists(std::filesystem::path(folder) / "trainer.json"), "replay: ", folder,

@@ -20,8 +20,7 @@ namespace {
 constexpr ValueNames<LayoutChoice::owned> layout_names("default", "per-parameter", "flat", "rows", "owned");
 constexpr std::string_view in_pieces = ":pieces=V";
 
-/// Calls `f` with a value of every kind of strategy, and its parts. Of the strategies that a hybrid may contain, only
-/// one is visited.
+/// Calls `f` with a value of every kind of strategy, and its parts; of the inner strategies of hybrids with one.
 template <class F>
 void each_named_kind(const F& f) {
   each_kind<AnyStrategy>([&](AnyStrategy strategy) {
@@ -75,8 +74,7 @@ std::vector<std::string> suggested_names() {
   return names;
 }
 
-/// Throws InputError if a step cannot be divided into the pieces that a text specifies; the error suggests a valid
-/// text.
+/// Throws InputError, with a valid text, if a step cannot be divided into the pieces that a text specifies.
 void require_pieces(std::string_view text) {
   constexpr std::string_view key = "pieces=";
   const std::vector<std::string_view> parts = split_at(text, ':');
@@ -96,8 +94,7 @@ void require_pieces(std::string_view text) {
                       "fsdp2:pieces=", pieces, ", zero2:pieces=", pieces, " or zero3:pieces=", pieces);
 }
 
-/// Throws InputError if a text that is not a valid strategy contains a budget: reports which strategies accept one, or
-/// the error in the budget.
+/// Throws InputError if an invalid text contains a budget: which strategies accept one, or the budget's error.
 void require_budget(std::string_view text) {
   constexpr std::string_view key = "budget=";
   const std::vector<std::string_view> parts = split_at(text, ':');
@@ -197,8 +194,7 @@ namespace {
 constexpr ValueNames<PrecisionChoice::bf16_wire> precision_names("fp32", "bf16", "bf16:wire=bf16");
 constexpr ValueNames<OffloadChoice::optimizer> offload_names("none", "optimizer");
 
-/// Returns the number after `prefix`, at least 1; 0 if the text is anything else. Throws InputError if the number is
-/// above `most`.
+/// Returns the number from 1 on after `prefix`; 0 for any other text. Throws InputError if it is above `most`.
 std::int64_t number_after(std::string_view text, std::string_view prefix, std::int64_t most, std::string_view flag) {
   if (!text.starts_with(prefix)) return 0;
   const std::int64_t number = number_of_digits(text.substr(prefix.size())).value_or(0);

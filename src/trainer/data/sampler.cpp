@@ -20,8 +20,7 @@ namespace {
 
 constexpr int rounds = 8;
 
-/// Throws InputError unless a batch is a multiple of `parts`. The message is `problem`, followed by the nearest valid
-/// sizes.
+/// Throws InputError, with `problem` and the nearest valid sizes, unless a batch is a multiple of `parts`.
 void require_multiple(std::int64_t batch, std::int64_t parts, const std::string& problem) {
   if (batch % parts == 0) return;
   const std::int64_t below = batch / parts * parts;

@@ -118,8 +118,7 @@ TokenFolder same_texts(const Tokenizing::State& state, const std::filesystem::pa
   return contents;
 }
 
-/// Returns the contents of an incomplete folder, or those of a new one. Throws InputError for a folder with other
-/// texts.
+/// Returns the contents of an incomplete or a new folder. Throws InputError for a folder with other texts.
 TokenFolder begun(const Tokenizing::State& state, const std::filesystem::path& folder) {
   if (std::optional<TokenFolder> before = read_token_folder(folder))
     return same_texts(state, folder, std::move(*before));

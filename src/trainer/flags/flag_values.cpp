@@ -142,8 +142,7 @@ namespace {
 
 constexpr std::string_view none_name = "none", optimizer_name = "optimizer", inputs_name = "inputs";
 
-/// Returns the share in a part of a text; nothing for a part that does not begin with "inputs". Throws InputError for
-/// an invalid share.
+/// Returns the share of "inputs" or "inputs:SHARE"; nothing for any other text. Throws InputError if it is invalid.
 std::optional<double> input_share(std::string_view flag, std::string_view text, std::string_view part) {
   if (part == inputs_name) return 1;
   if (!part.starts_with(inputs_name) || part[inputs_name.size()] != ':') return std::nullopt;

@@ -71,8 +71,7 @@ struct TextUnit {
 /// Reads JSON piece by piece, and tracks the depth of open brackets outside of strings.
 class Brackets {
  public:
-  /// Returns the position, from `at` on, of the next comma or closing bracket outside of all brackets and strings; npos
-  /// if there is none.
+  /// Returns the position from `at` on of the next comma or closing bracket outside of all others; npos if none.
   std::size_t next_end(std::string_view text, std::size_t at);
   /// Reads one character.
   void read(char c) {

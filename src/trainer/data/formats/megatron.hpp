@@ -23,8 +23,7 @@ struct MegatronTokens {
   std::int64_t documents = 0;  ///< number of documents that the index lists
 };
 
-/// Returns the index for a path: PREFIX (whether or not a folder has that name), PREFIX.bin or PREFIX.idx; nothing if
-/// no index exists.
+/// Returns the index for PREFIX (even if a folder has that name), PREFIX.bin or PREFIX.idx; nothing if none exists.
 std::optional<std::filesystem::path> megatron_index(const std::filesystem::path& path);
 
 /// Returns the PREFIX.bin of an index.
@@ -34,8 +33,8 @@ std::filesystem::path megatron_tokens_of(const std::filesystem::path& index);
 /// as Megatron's builder writes them; modes must be 0, which is text. Throws InputError for the first invalid entry.
 MegatronTokens read_megatron_index(const std::filesystem::path& index);
 
-/// Returns the token indices at which the documents of a checked index begin, in order, without duplicates. Throws
-/// InputError for an index whose documents are damaged.
+/// Returns the first tokens of a checked index's documents, in order, without duplicates. Throws InputError for damaged
+/// ones.
 std::vector<std::int64_t> read_megatron_documents(const std::filesystem::path& index);
 
 }  // namespace fsdp::data

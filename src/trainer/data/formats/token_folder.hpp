@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A folder of tokenized text: llm.c's token files, and tokens.json, which identifies their source and records the
-/// progress.
+/// A folder of tokenized text: llm.c's token files, and tokens.json with their source and the progress.
 #pragma once
 
 #include <array>
