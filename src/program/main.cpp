@@ -76,13 +76,6 @@ const stacks::CompiledStack& find_stack(const cli::StackChoice& asked) {
   });
 }
 
-/// Returns any compiled stack with a communicator, for functions that depend on nothing else.
-const stacks::CompiledStack& any_stack(const cli::CommChoice& comm) {
-  const cli::StackChoice any{.comm = comm};
-  cli::require_built(any, {.comms = built_with().comms, .precisions = {cli::to_text(any.precision)}});
-  return *std::ranges::find(compiled_stacks(), cli::name_of_comm(comm), &stacks::CompiledStack::comm);
-}
-
 /// Whether an error may start MPI, to be compared with the errors of the other processes of mpirun's job.
 bool may_join_mpi = true;
 
@@ -184,7 +177,10 @@ struct Run {
     command.flags.require_ranges();
     settle_launch(command->comm, command->launch, command.flags.is_given("comm"));
     train::require_unread("--out", command->out, train::files_of(command.flags));
-    return any_stack(command->comm).calibrate(*command);
+    const cli::StackChoice any{.comm = command->comm};  // any stack with this communicator
+    cli::require_built(any, {.comms = built_with().comms, .precisions = {cli::to_text(any.precision)}});
+    return std::ranges::find(compiled_stacks(), cli::name_of_comm(any.comm), &stacks::CompiledStack::comm)
+        ->calibrate(*command);
   }
   int operator()(const Bound<cli::Eval>& command) const {
     take_newest_step(command->options.model);

@@ -242,7 +242,11 @@ class Calibrator {
 
   /// Runs all measurements and returns the content of the cluster file.
   std::string run() {
-    if (device_.free_bytes != nullptr) memory_.exchange_bytes = measure_exchange();
+    if (device_.free_bytes != nullptr) {  // the first all_to_all allocates memory of the device
+      const std::int64_t before = device_.free_bytes();
+      nearest().exchange();
+      memory_.exchange_bytes = std::max<std::int64_t>(before - device_.free_bytes(), 0);
+    }
     work_.emplace(all_, device_, threads_);
     Rounds rounds;
     work_->add_to(rounds);
@@ -256,8 +260,7 @@ class Calibrator {
     const bool overlaps = device_.overlaps && all_.size() > 1;
     figures.set_queues(device_.overlaps, overlaps ? measure_beside(rounds) : std::vector<double>(),
                        node_ && node_->ranks == 1);
-    if (device_.free_bytes != nullptr) measure_device_memory();
-    figures.set_memory(device_.device, places_, threads_, agreed_memory());
+    figures.set_memory(device_.device, places_, threads_, measure_memory());
     return figures.file();
   }
 
@@ -304,22 +307,16 @@ class Calibrator {
     return speeds;
   }
 
-  /// Returns the bytes of device memory that the first all_to_all allocates.
-  std::int64_t measure_exchange() {
-    const std::int64_t before = device_.free_bytes();
-    nearest().exchange();
-    return std::max<std::int64_t>(before - device_.free_bytes(), 0);
-  }
-  /// Frees all tensors on the device, but no communicator, and measures the bytes that are still in use.
-  void measure_device_memory() {
-    work_.reset();
-    for (const std::optional<Link>* link : {&node_, &network_})
-      if (*link) (*link)->free_buffers();
-    memory_.memory = device_.total_bytes();
-    memory_.runtime_bytes = std::max<std::int64_t>(memory_.memory - device_.free_bytes() - memory_.exchange_bytes, 0);
-  }
-  /// Returns the least device memory of all ranks, and the most runtime memory. Collective.
-  MeasuredMemory agreed_memory() {
+  /// Frees all tensors on a device, but no communicator, and measures the bytes that are still in use. Returns the
+  /// least memory of all ranks, and the most that is in use. Collective.
+  MeasuredMemory measure_memory() {
+    if (device_.free_bytes != nullptr) {
+      work_.reset();
+      for (const std::optional<Link>* link : {&node_, &network_})
+        if (*link) (*link)->free_buffers();
+      memory_.memory = device_.total_bytes();
+      memory_.runtime_bytes = std::max<std::int64_t>(memory_.memory - device_.free_bytes() - memory_.exchange_bytes, 0);
+    }
     std::int64_t most[] = {-memory_.memory, memory_.runtime_bytes, memory_.exchange_bytes};
     all_.reduce(std::span<std::int64_t>(most), comm::Reduction::max, {"calibrate"});
     return {.memory = -most[0], .runtime_bytes = most[1], .exchange_bytes = most[2]};

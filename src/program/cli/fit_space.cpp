@@ -20,16 +20,6 @@ constexpr std::int64_t most_micro_batches = 32;  // an estimate simulates each m
 constexpr std::int64_t tokens_of_tiles[] = {16384, 4096, 1024};
 constexpr Kept ways_to_keep[] = {{}, {true, 0}, {true, 0.5}, {true, 1}};
 
-/// Returns sizes of groups that fill nodes: the size of a node, and multiples of it; for a single node, fractions of
-/// it.
-std::vector<std::int64_t> group_sizes(const plan::Cluster& cluster) {
-  const std::int64_t first = cluster.nodes() > 1 ? cluster.ranks_of_node() : 2;
-  std::vector<std::int64_t> sizes;
-  for (std::int64_t size = std::max<std::int64_t>(first, 2); size < cluster.ranks; size *= 2)
-    if (cluster.ranks % size == 0 && sizes.size() < most_groups) sizes.push_back(size);
-  return sizes;
-}
-
 /// The choices that a command's flags leave open on a cluster.
 struct Open {
   const Train& asked;
@@ -37,10 +27,15 @@ struct Open {
   const plan::Cluster& cluster;
 
   /// Strategies with the results of a single rank, up to the order of summation. zero3 is fsdp2 with another layout.
+  /// Groups are nodes or several of them; on a single node fractions of it.
   std::vector<ShardingChoice> shardings() const {
     if (given.is_given("sharding")) return {asked.stack.sharding};
     std::vector<std::string> names = {"fsdp2", "fsdp2:no-reshard", "zero2", "zero1", "replicated"};
-    for (const std::int64_t size : group_sizes(cluster)) {
+    const std::int64_t first = cluster.nodes() > 1 ? std::max<std::int64_t>(cluster.ranks_of_node(), 2) : 2;
+    std::size_t groups = 0;
+    for (std::int64_t size = first; size < cluster.ranks && groups < most_groups; size *= 2) {
+      if (cluster.ranks % size != 0) continue;
+      ++groups;
       names.push_back(message("hybrid:", size));
       if (cluster.nodes() > 1) names.push_back(message("fsdp2:", size));
     }

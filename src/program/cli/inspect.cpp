@@ -78,14 +78,6 @@ std::string weights_text(const checkpoint::WeightFiles& weights) {
   return text + "\n";
 }
 
-/// Throws InputError if a folder has a tokenizer's files in a form that is not supported.
-void require_no_unread_tokenizer(const std::filesystem::path& folder) {
-  for (const char* const name : {"tokenizer.model", "tekken.json", "vocab.json", "merges.txt", "qwen.tiktoken"})
-    require<InputError>(!path_exists(folder / name), folder.string(), ": holds ", name,
-                        " but no tokenizer.json, which is read; save it with the fast tokenizer of transformers, or ",
-                        "name another by --tokenizer");
-}
-
 /// Inspects a folder part by part: a problem hides none of the next part, unless that needs the damaged files.
 class Inspection {
  public:
@@ -215,7 +207,10 @@ class Inspection {
   void look_at_tokenizer(const std::optional<LlamaConfig>& config) {
     const std::optional<std::filesystem::path> file = text::find_tokenizer(folder_);
     if (!file) {
-      require_no_unread_tokenizer(folder_);
+      for (const char* const name : {"tokenizer.model", "tekken.json", "vocab.json", "merges.txt", "qwen.tiktoken"})
+        require<InputError>(!holds(name), folder_.string(), ": holds ", name,
+                            " but no tokenizer.json, which is read; save it with the fast tokenizer of transformers, ",
+                            "or name another by --tokenizer");
       return print("tokenizer none: text takes --tokenizer, or is read as bytes if the vocabulary is small\n");
     }
     const text::Tokenizer tokenizer = text::Tokenizer::read(*file);

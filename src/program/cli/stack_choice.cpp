@@ -66,14 +66,6 @@ Names known_names() {
   return names;
 }
 
-/// Returns all kinds, and each number after the first strategy that accepts it.
-std::vector<std::string> suggested_names() {
-  auto [names, numbers] = known_names();
-  for (const auto& [number, behind] : numbers) add(names, message(behind.front(), ":", text_of(number)));
-  add(names, "hybrid:K:zero3");
-  return names;
-}
-
 /// Throws InputError, with a valid text, if a step cannot be divided into the pieces that a text specifies.
 void require_pieces(std::string_view text) {
   constexpr std::string_view key = "pieces=";
@@ -129,7 +121,10 @@ ShardingChoice parse_sharding(std::string_view text) {
   const auto is_number = [](std::string_view part) { return number_of_digits(part).has_value(); };
   require<InputError>(parts.front() != "hybrid" || std::ranges::any_of(parts, is_number), "--sharding ",
                       shortened(text), " does not say how many ranks hold a model together; write hybrid:K");
-  refuse_unknown("sharding", text, suggested_names());
+  auto [names, numbers] = known_names();
+  for (const auto& [number, behind] : numbers) add(names, message(behind.front(), ":", text_of(number)));
+  add(names, "hybrid:K:zero3");
+  refuse_unknown("sharding", text, names);
 }
 
 LayoutChoice other_layout(const ShardingChoice& choice) {

@@ -67,16 +67,6 @@ std::optional<FileTokens> llm_c_tokens(const OpenFile& file) {
   return std::nullopt;
 }
 
-/// Returns the layout of a file that contains only tokens.
-FileTokens raw_tokens(const OpenFile& file, TokenFormat format) {
-  const int token_bytes = format == TokenFormat::u16 ? 2 : 4;
-  require<InputError>(!llm_c_tokens(file), "data: ", file.path().string(),
-                      " begins with llm.c's header, and --data-format ", to_text(format),
-                      " is of files without one; leave it out");
-  require_raw_tokens(file, token_bytes, to_text(format));
-  return FileTokens{.layout = {.token_bytes = token_bytes, .text = false}};
-}
-
 }  // namespace
 
 void from_text(std::string_view flag, std::string_view text, TokenFormat& value) {
@@ -116,8 +106,13 @@ void Corpus::add(const InputFile& input, TokenFormat format) {
   const OpenFile file(path);
   if (file.bytes() <= 0) return;
   std::optional<FileTokens> found;
-  if (format == TokenFormat::u16 || format == TokenFormat::u32) found = raw_tokens(file, format);
   if (format == TokenFormat::automatic) found = llm_c_tokens(file);
+  if (format == TokenFormat::u16 || format == TokenFormat::u32) {
+    found = {.layout = {.token_bytes = format == TokenFormat::u16 ? 2 : 4, .text = false}};
+    require<InputError>(!llm_c_tokens(file), "data: ", path.string(), " begins with llm.c's header, and --data-format ",
+                        to_text(format), " is of files without one; leave it out");
+    require_raw_tokens(file, found->layout.token_bytes, to_text(format));
+  }
   if (!found) return add_text(input, format);
   const TokenLayout& layout = found->layout;
   const std::int64_t bytes = file.bytes() - layout.header;

@@ -11,19 +11,6 @@
 
 namespace fsdp::data {
 
-namespace {
-
-/// Throws InputError before the first step if the files do not contain tokens of the vocabulary: numbers of another
-/// type or byte order are often too large. Reads only a few windows.
-void check_some(const Windows& windows) {
-  constexpr std::int64_t looked_at = 16;
-  std::vector<std::int32_t> tokens(static_cast<std::size_t>(windows.seq_len())), targets = tokens;
-  for (const std::int64_t window : evenly_spread(0, windows.count(), looked_at))
-    windows.fill(window, tokens.data(), targets.data());
-}
-
-}  // namespace
-
 TextSource::TextSource(std::span<const std::filesystem::path> paths, std::int64_t sequence_length,
                        double validation_fraction, std::int64_t vocabulary, std::optional<DocumentSeparator> separator,
                        TokenFormat format)
@@ -44,7 +31,12 @@ TextSource::TextSource(std::span<const WeightedFiles> sources, std::int64_t sequ
     require<InputError>(!token || text || id < vocabulary, "--document-separator ", id,
                         " is not below the model's vocabulary of ", vocabulary);
     const Windows windows(*corpus, sequence_length, validation_fraction, vocabulary);
-    if (!text) check_some(windows);
+    if (!text) {  // reads a few windows: tokens of another type or byte order are often not below the vocabulary
+      constexpr std::int64_t looked_at = 16;
+      std::vector<std::int32_t> tokens(static_cast<std::size_t>(sequence_length)), targets = tokens;
+      for (const std::int64_t window : evenly_spread(0, windows.count(), looked_at))
+        windows.fill(window, tokens.data(), targets.data());
+    }
     parts_.push_back({.corpus = std::move(corpus), .windows = windows, .weight = source.weight, .training = training_});
     training_ += windows.training();
     separate(parts_.back());

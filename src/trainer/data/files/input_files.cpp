@@ -71,18 +71,14 @@ class Listing {
         walk(entry.path(), links);
     } else if (name == checkpoint::lock_name) {  // created by a run whose --checkpoint-dir is this folder
       into_.left_out.add("locks of runs", entry.path());
-    } else if (is_leftover(name)) {
+    } else if (name.ends_with('~') || (name.starts_with('#') && name.ends_with('#')) || name.ends_with(".swp") ||
+               name.ends_with(".tmp") || name.ends_with(".bak") || name.ends_with(".orig")) {
       into_.left_out.add("leftovers of editors", entry.path());
     } else if (!std::filesystem::is_regular_file(status)) {
       into_.left_out.add("neither files nor folders", entry.path());
     } else {
       files_.push_back(entry.path());
     }
-  }
-
-  static bool is_leftover(const std::string& name) {
-    return name.ends_with('~') || (name.starts_with('#') && name.ends_with('#')) || name.ends_with(".swp") ||
-           name.ends_with(".tmp") || name.ends_with(".bak") || name.ends_with(".orig");
   }
 
   InputFiles& into_;

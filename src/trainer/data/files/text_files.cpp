@@ -23,12 +23,6 @@ constexpr std::string_view binary_reason = "binary";
 
 std::string lower_extension(const std::filesystem::path& path) { return ascii_lower(path.extension().string()); }
 
-/// Returns whether a file's extension is one of JSON or other text.
-bool is_named_text(const std::filesystem::path& path) {
-  const std::string extension = lower_extension(path);
-  return is_named_json(path) || extension == ".txt" || extension == ".text" || extension == ".md";
-}
-
 /// Returns whether the object at the file's beginning extends over several lines: then the file is not JSONL.
 bool spans_lines(const OpenFile& file) {
   constexpr std::int64_t at_a_time = 1 << 16, most = 1 << 30;
@@ -91,7 +85,9 @@ void leave_out(const TextCandidate& candidate, const InputFile& file, LeftOut& l
   const bool matters = file.named || candidate.kind.missing;
   require<InputError>(candidate.reading != Reading::another || !matters, "data: ", file.path.string(), " is ",
                       candidate.kind.name, ", which is not read; ", candidate.kind.advice);
-  const bool has_nul = candidate.reading == Reading::binary && is_named_text(file.path);
+  const std::string extension = lower_extension(file.path);
+  const bool has_nul = candidate.reading == Reading::binary &&
+                       (is_named_json(file.path) || extension == ".txt" || extension == ".text" || extension == ".md");
   if (has_nul && file.named) refuse_nul(file.path);
   const std::string_view binary = has_nul ? "texts with a NUL" : binary_reason;
   left_out.add_binary(candidate.reading == Reading::binary ? binary : candidate.kind.name, file.path);

@@ -63,11 +63,6 @@ struct Header {
   bool has_modes = false;
 };
 
-bool begins_as_index(const std::filesystem::path& path) {
-  std::error_code error;
-  return std::filesystem::is_regular_file(path, error) && OpenFile(path).head().starts_with(index_magic);
-}
-
 }  // namespace
 
 std::optional<std::filesystem::path> megatron_index(const std::filesystem::path& path) {
@@ -79,8 +74,8 @@ std::optional<std::filesystem::path> megatron_index(const std::filesystem::path&
     if (std::filesystem::exists(path, error) && !std::filesystem::is_directory(path, error)) return std::nullopt;
     index += ".idx";
   }
-  if (!begins_as_index(index)) return std::nullopt;
-  return index;
+  const bool exists = std::filesystem::is_regular_file(index, error);
+  return exists && OpenFile(index).head().starts_with(index_magic) ? std::optional(index) : std::nullopt;
 }
 
 std::filesystem::path megatron_tokens_of(const std::filesystem::path& index) {
