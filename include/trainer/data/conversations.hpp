@@ -16,8 +16,6 @@
 
 namespace fsdp::data {
 
-struct TextFile;
-
 /// Reports progress: bytes of text read so far, and their total.
 using ReportBytes = std::function<void(std::int64_t bytes, std::int64_t all_bytes)>;
 
@@ -41,8 +39,6 @@ class ConversationTexts {
   void write(const std::filesystem::path& path, const ReportBytes& report = {}) const;
 
  private:
-  std::vector<TextFile> texts() const;
-
   std::vector<std::filesystem::path> files_;
   LeftOut left_out_;
   std::filesystem::path tokenizer_;

@@ -82,7 +82,6 @@ class TextSource {
   };
 
   void separate(Part& part) const;
-  const Part& part_of(std::int64_t sample, std::int64_t& window) const;
   void fill_window(std::int64_t sample, std::int32_t* tokens, std::int32_t* targets,
                    std::vector<std::int64_t>& documents) const;
 

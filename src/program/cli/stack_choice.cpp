@@ -106,9 +106,9 @@ void require_budget(std::string_view text) {
                       ": a budget chooses how long gathered weights are held, and ", shortened(without),
                       " says that itself; write fsdp2:", shortened(budget), " or zero3:", shortened(budget),
                       ", or leave it out");
-  require<InputError>(
-      false, "--sharding ", shortened(text), ": '", shortened(budget.substr(key.size())),
-      "' is not a number of bytes; write one such as budget=536870912 or budget=512MiB, or budget=auto");
+  throw InputError(
+      message("--sharding ", shortened(text), ": '", shortened(budget.substr(key.size())),
+              "' is not a number of bytes; write one such as budget=536870912 or budget=512MiB, or budget=auto"));
 }
 
 }  // namespace
@@ -127,17 +127,12 @@ ShardingChoice parse_sharding(std::string_view text) {
   refuse_unknown("sharding", text, names);
 }
 
-LayoutChoice other_layout(const ShardingChoice& choice) {
-  const std::string own =
-      std::visit([](const auto& strategy) { return policy_text(fsdp::layout_of(strategy)); }, choice.strategy);
-  return to_text(choice.layout) == own ? LayoutChoice::own : choice.layout;
-}
-
 std::optional<buffer::AnyLayout> layout_of(const ShardingChoice& choice) {
   const buffer::AnyLayout layouts[] = {buffer::PerParameter{}, buffer::Flat{}, buffer::Rows{}, buffer::Owned{}};
-  const LayoutChoice other = other_layout(choice);
-  if (other == LayoutChoice::own) return std::nullopt;
-  return layouts[static_cast<std::size_t>(other) - 1];
+  const std::string own =
+      std::visit([](const auto& strategy) { return policy_text(fsdp::layout_of(strategy)); }, choice.strategy);
+  if (choice.layout == LayoutChoice::own || to_text(choice.layout) == own) return std::nullopt;
+  return layouts[static_cast<std::size_t>(choice.layout) - 1];
 }
 
 int pieces_of(const ShardingChoice& choice) {

@@ -48,9 +48,7 @@ struct ShardingChoice {
 /// Parses the text of --sharding. Throws InputError, which suggests the nearest name.
 ShardingChoice parse_sharding(std::string_view text);
 
-/// Returns the layout if it differs from the strategy's own, else `own`.
-LayoutChoice other_layout(const ShardingChoice& choice);
-/// The same as a value; nullopt for the strategy's own layout.
+/// Returns the layout; nullopt for the strategy's own.
 std::optional<buffer::AnyLayout> layout_of(const ShardingChoice& choice);
 /// Returns the number of pieces of a step; 0 if the strategy does not divide it.
 int pieces_of(const ShardingChoice& choice);

@@ -76,14 +76,6 @@ TextSource::TextSource(PackedConversations conversations)
       training_(conversations_->training()),
       validation_(conversations_->validation()) {}
 
-const TextSource::Part& TextSource::part_of(std::int64_t sample, std::int64_t& window) const {
-  const bool held_out = sample >= training_;
-  const auto first = held_out ? &Part::validation : &Part::training;
-  const Part& part = *(std::ranges::upper_bound(parts_, sample, {}, first) - 1);
-  window = sample - part.*first + (held_out ? part.windows.training() : 0);
-  return part;
-}
-
 TextSource::TextSource(TextSource&&) noexcept = default;
 TextSource::~TextSource() = default;
 
@@ -127,8 +119,10 @@ TextSource::Storage TextSource::storage(std::int64_t sequences, Allocate allocat
 void TextSource::fill_window(std::int64_t sample, std::int32_t* tokens, std::int32_t* targets,
                              std::vector<std::int64_t>& documents) const {
   if (conversations_) return conversations_->fill(sample, tokens, targets, documents);
-  std::int64_t window = 0;
-  const Part& part = part_of(sample, window);
+  const bool held_out = sample >= training_;
+  const auto first = held_out ? &Part::validation : &Part::training;
+  const Part& part = *(std::ranges::upper_bound(parts_, sample, {}, first) - 1);
+  const std::int64_t window = sample - part.*first + (held_out ? part.windows.training() : 0);
   part.windows.fill(window, tokens, targets);
   if (separator_ && separator_->index)
     append_documents(part.borders, window * sequence_length_, sequence_length_, documents);
