@@ -13,16 +13,6 @@
 #include <tessera/fsdp/module/units.hpp>
 #include <tessera/fsdp/sharding/sequence.hpp>
 
-namespace fsdp::train {
-
-/// Returns the number of bytes; 0 if the text is not such a number, is not positive, or does not fit into an int64.
-std::int64_t bytes_of(std::string_view text);
-
-/// The same, but throws an InputError that identifies the flag instead of returning 0.
-std::int64_t parse_bytes(std::string_view flag, std::string_view text);
-
-}  // namespace fsdp::train
-
 namespace fsdp {
 
 /// Conversions for flags. The first word is the pattern of parameter names; if it contains a =, the group contains all
@@ -32,9 +22,21 @@ void from_text(std::string_view flag, std::string_view text, OptimizerGroup& val
 std::string to_text(const OptimizerGroup& value);
 /// @}
 
+/// Conversions for flags: "whole", "ulysses:K" and "ulysses:K:parts=P".
+/// @{
+void from_text(std::string_view flag, std::string_view text, Ulysses& value);
+std::string to_text(const Ulysses& value);
+/// @}
+
 }  // namespace fsdp
 
 namespace fsdp::train {
+
+/// Returns the number of bytes; 0 if the text is not such a number, is not positive, or does not fit into an int64.
+std::int64_t bytes_of(std::string_view text);
+
+/// The same, but throws an InputError that identifies the flag instead of returning 0.
+std::int64_t parse_bytes(std::string_view flag, std::string_view text);
 
 /// The two parts of to_text: the selection of a group's parameters, and the values that the group sets.
 /// @{
@@ -64,20 +66,6 @@ std::string to_text(const OffloadFlag& value);
 /// The --help text of `inputs` in a program that trains.
 inline constexpr const char* offloaded_inputs_help =
     "inputs of recomputed blocks, of all or a share of them as 0.25 or 25%, are in host memory until their backward";
-
-}  // namespace fsdp::train
-
-namespace fsdp {
-
-/// Conversions for flags: "whole", "ulysses:K" and "ulysses:K:parts=P".
-/// @{
-void from_text(std::string_view flag, std::string_view text, Ulysses& value);
-std::string to_text(const Ulysses& value);
-/// @}
-
-}  // namespace fsdp
-
-namespace fsdp::train {
 
 /// The --help text of --sequence.
 inline constexpr const char* sequence_help =

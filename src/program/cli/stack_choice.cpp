@@ -18,6 +18,8 @@ namespace fsdp::cli {
 namespace {
 
 constexpr ValueNames<LayoutChoice::owned> layout_names("default", "per-parameter", "flat", "rows", "owned");
+constexpr ValueNames<PrecisionChoice::bf16_wire> precision_names("fp32", "bf16", "bf16:wire=bf16");
+constexpr ValueNames<OffloadChoice::optimizer> offload_names("none", "optimizer");
 constexpr std::string_view in_pieces = ":pieces=V";
 
 /// Calls `f` with a value of every kind of strategy, and its parts; of the inner strategies of hybrids with one.
@@ -111,6 +113,21 @@ void require_budget(std::string_view text) {
               "' is not a number of bytes; write one such as budget=536870912 or budget=512MiB, or budget=auto"));
 }
 
+/// Returns the number from 1 on after `prefix`; 0 for any other text. Throws InputError if it is above `most`.
+std::int64_t number_after(std::string_view text, std::string_view prefix, std::int64_t most, std::string_view flag) {
+  if (!text.starts_with(prefix)) return 0;
+  const std::int64_t number = number_of_digits(text.substr(prefix.size())).value_or(0);
+  require<InputError>(number <= most, "--", flag, " ", shortened(text), ": the number must be at most ", most);
+  return number;
+}
+
+/// Joins names: "fp32, bf16"
+std::string listed(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+  return text;
+}
+
 }  // namespace
 
 ShardingChoice parse_sharding(std::string_view text) {
@@ -178,28 +195,6 @@ std::string sharding_kinds() {
   });
   return text;
 }
-
-namespace {
-
-constexpr ValueNames<PrecisionChoice::bf16_wire> precision_names("fp32", "bf16", "bf16:wire=bf16");
-constexpr ValueNames<OffloadChoice::optimizer> offload_names("none", "optimizer");
-
-/// Returns the number from 1 on after `prefix`; 0 for any other text. Throws InputError if it is above `most`.
-std::int64_t number_after(std::string_view text, std::string_view prefix, std::int64_t most, std::string_view flag) {
-  if (!text.starts_with(prefix)) return 0;
-  const std::int64_t number = number_of_digits(text.substr(prefix.size())).value_or(0);
-  require<InputError>(number <= most, "--", flag, " ", shortened(text), ": the number must be at most ", most);
-  return number;
-}
-
-/// Joins names: "fp32, bf16"
-std::string listed(const std::vector<std::string>& names) {
-  std::string text;
-  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
-  return text;
-}
-
-}  // namespace
 
 std::string name_of_comm(const CommChoice& comm) { return std::string(split_at(comm.name(), ':').front()); }
 

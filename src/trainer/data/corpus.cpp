@@ -33,9 +33,7 @@ struct FileTokens {
 void copy_tokens(const OpenFile& file, std::int64_t begin, const TokenLayout& layout, std::span<std::uint32_t> out) {
   constexpr std::int64_t most = 0xFFFFFFFF;
   const auto width = static_cast<std::size_t>(layout.token_bytes);
-  const std::int64_t limit = layout.is_signed && width < 4 ? std::int64_t{1} << (8 * width - 1)
-                             : layout.is_signed            ? std::int64_t{1} << 31
-                                                           : most;
+  const std::int64_t limit = layout.is_signed ? std::int64_t{1} << (8 * std::min<std::size_t>(width, 4) - 1) : most;
   static const std::int64_t page = ::sysconf(_SC_PAGESIZE);
   const std::int64_t first = begin / page * page;
   const std::size_t length = static_cast<std::size_t>(begin - first) + out.size() * width;

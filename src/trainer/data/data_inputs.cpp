@@ -18,14 +18,10 @@ DataNames parse_data(std::span<const std::string> texts) {
   std::string without;  // a path without a weight
   for (const std::string& text : texts) {
     const std::size_t colon = text.rfind(':');
-    if (colon == text.npos || path_exists(text)) {
-      names.paths.push_back(text);
-      without = text;
-      continue;
-    }
     const std::string_view number = std::string_view(text).substr(colon + 1);
     const std::optional<double> weight = parsed<double>(number);
-    if (!weight && !path_exists(text.substr(0, colon))) {  // the text after the colon is not a weight
+    // The text after a colon may be part of the path
+    if (colon == text.npos || path_exists(text) || (!weight && !path_exists(text.substr(0, colon)))) {
       names.paths.push_back(text);
       without = text;
       continue;

@@ -88,11 +88,7 @@ void Windows::fill(std::int64_t window, std::int32_t* tokens, std::int32_t* targ
   std::ranges::copy(all.begin() + 1, all.end(), targets);
 }
 
-namespace {
-
 constexpr ValueNames<OnLong::cut> on_long_names("error", "drop", "cut");
-
-}  // namespace
 
 void from_text(std::string_view flag, std::string_view text, OnLong& value) { value = on_long_names.value(flag, text); }
 

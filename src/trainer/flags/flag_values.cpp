@@ -15,22 +15,6 @@
 #include "../../fsdp/core/strings.hpp"
 #include "../../fsdp/core/value_names.hpp"
 
-namespace fsdp::train {
-
-std::int64_t bytes_of(std::string_view text) {
-  const std::int64_t bytes = number_of_bytes(text).value_or(0);
-  return bytes < std::numeric_limits<std::int64_t>::max() ? bytes : 0;
-}
-
-std::int64_t parse_bytes(std::string_view flag, std::string_view text) {
-  const std::int64_t bytes = bytes_of(text);
-  require<InputError>(bytes > 0, "--", flag, " '", shortened(text),
-                      "' is not a number of bytes; give one such as 8589934592 or 8GiB");
-  return bytes;
-}
-
-}  // namespace fsdp::train
-
 namespace fsdp {
 namespace {
 
@@ -103,9 +87,37 @@ std::string to_text(const OptimizerGroup& value) {
   return message(train::selection_text(value), " ", train::values_text(value));
 }
 
+void from_text(std::string_view flag, std::string_view text, Ulysses& value) {
+  value = {};
+  if (text == WholeSequences::name) return;
+  PolicyParts parts;
+  parts.part(value);
+  const std::string what = message("--", flag, " ");
+  require<InputError>(text != "ulysses", what, "ulysses does not say how many ranks share each sequence; write ",
+                      "ulysses:K, such as ulysses:2");
+  if (!parts.read(text, what))
+    refuse_unknown(flag, text, std::vector<std::string>{"whole", "ulysses:K", "ulysses:K:parts=P"});
+  require<InputError>(value.ranks > 1 || value.parts <= 1, what, text,
+                      ": parts are of ranks that share a sequence; give ulysses:K with K above 1, or leave parts out");
+}
+
+std::string to_text(const Ulysses& value) { return value.text(); }
+
 }  // namespace fsdp
 
 namespace fsdp::train {
+
+std::int64_t bytes_of(std::string_view text) {
+  const std::int64_t bytes = number_of_bytes(text).value_or(0);
+  return bytes < std::numeric_limits<std::int64_t>::max() ? bytes : 0;
+}
+
+std::int64_t parse_bytes(std::string_view flag, std::string_view text) {
+  const std::int64_t bytes = bytes_of(text);
+  require<InputError>(bytes > 0, "--", flag, " '", shortened(text),
+                      "' is not a number of bytes; give one such as 8589934592 or 8GiB");
+  return bytes;
+}
 
 std::string selection_text(const OptimizerGroup& group) {
   return message(group.parameters, group.units == "*" ? "" : message(" ", units_key, "=", group.units),
@@ -185,30 +197,6 @@ std::string to_text(const OffloadFlag& value) {
   text += (value.optimizer ? "," : "") + std::string(inputs_name);
   return value.inputs == 1 ? text : text + ":" + to_text(value.inputs);
 }
-
-}  // namespace fsdp::train
-
-namespace fsdp {
-
-void from_text(std::string_view flag, std::string_view text, Ulysses& value) {
-  value = {};
-  if (text == WholeSequences::name) return;
-  PolicyParts parts;
-  parts.part(value);
-  const std::string what = message("--", flag, " ");
-  require<InputError>(text != "ulysses", what, "ulysses does not say how many ranks share each sequence; write ",
-                      "ulysses:K, such as ulysses:2");
-  if (!parts.read(text, what))
-    refuse_unknown(flag, text, std::vector<std::string>{"whole", "ulysses:K", "ulysses:K:parts=P"});
-  require<InputError>(value.ranks > 1 || value.parts <= 1, what, text,
-                      ": parts are of ranks that share a sequence; give ulysses:K with K above 1, or leave parts out");
-}
-
-std::string to_text(const Ulysses& value) { return value.text(); }
-
-}  // namespace fsdp
-
-namespace fsdp::train {
 
 void require_stack_shards(const Ulysses& sequence, bool shards) {
   require<InputError>(shards || sequence.ranks == 1, "--sequence ", sequence.text(),

@@ -23,16 +23,6 @@ std::string name_of_shard(std::size_t number) {
   return name.data();
 }
 
-std::string llm_c_header(int token_bytes, std::int64_t tokens) {
-  std::string header(llm_c_header_bytes, '\0');
-  for (const LlmC& kind : llm_c_kinds) {
-    if (kind.token_bytes != token_bytes) continue;
-    const std::array<std::int32_t, 3> words = {kind.magic, kind.version, static_cast<std::int32_t>(tokens)};
-    std::memcpy(header.data(), words.data(), sizeof words);
-  }
-  return header;
-}
-
 }  // namespace
 
 std::int64_t TokenFolder::tokens() const {
@@ -124,7 +114,10 @@ void TokenWriter::finish(const TextPlace& place) {
 }
 
 void TokenWriter::close(const TextPlace& place, std::size_t skip) {
-  const std::string header = llm_c_header(contents_->token_bytes, tokens_);
+  const LlmC& kind = *std::ranges::find(llm_c_kinds, contents_->token_bytes, &LlmC::token_bytes);
+  const std::array words = {kind.magic, kind.version, static_cast<std::int32_t>(tokens_)};
+  std::string header(llm_c_header_bytes, '\0');
+  std::memcpy(header.data(), words.data(), sizeof words);
   file_->write(header.data(), header.size(), 0);
   file_->finish();
   file_.reset();
