@@ -51,6 +51,21 @@ void report_merge(const checkpoint::MergeEffect& effect, std::string_view type) 
     print_text(stdout, text + "\n");
 }
 
+/// Prints a warning for each of the first omitted lines of a file, and the number of the others.
+void warn_of_left_out(const std::string& file, std::span<const std::string> sentences) {
+  constexpr std::size_t most_named = 10;
+  for (const std::string& sentence : sentences.first(std::min(sentences.size(), most_named)))
+    print_warning(sentence + "; left out");
+  if (sentences.size() > most_named)
+    print_warning(message(file, ": ", sentences.size() - most_named, " more lines like these"));
+}
+
+report::DigestSource read(const std::string& path) {
+  report::DigestSource source = report::read_source(path);
+  warn_of_left_out(source.file.name, source.file.left_out);
+  return source;
+}
+
 }  // namespace
 
 int run(const Export& command) {
@@ -117,25 +132,6 @@ int run(const Tokenize& command) {
   print_text(stdout, text);
   return 0;
 }
-
-namespace {
-
-/// Prints a warning for each of the first omitted lines of a file, and the number of the others.
-void warn_of_left_out(const std::string& file, std::span<const std::string> sentences) {
-  constexpr std::size_t most_named = 10;
-  for (const std::string& sentence : sentences.first(std::min(sentences.size(), most_named)))
-    print_warning(sentence + "; left out");
-  if (sentences.size() > most_named)
-    print_warning(message(file, ": ", sentences.size() - most_named, " more lines like these"));
-}
-
-report::DigestSource read(const std::string& path) {
-  report::DigestSource source = report::read_source(path);
-  warn_of_left_out(source.file.name, source.file.left_out);
-  return source;
-}
-
-}  // namespace
 
 int run(const Plot& command) {
   std::error_code error;

@@ -86,58 +86,6 @@ class Listing {
   std::set<std::pair<dev_t, ino_t>> walked_;
 };
 
-}  // namespace
-
-InputFiles input_files(std::span<const std::filesystem::path> paths) {
-  InputFiles found;
-  for (const Path& path : paths) {
-    if (const std::optional<Path> index = megatron_index(path)) {
-      found.files.push_back({.path = *index, .named = true});
-      continue;
-    }
-    std::error_code error;
-    const std::filesystem::file_status status = std::filesystem::status(path, error);
-    require<InputError>(status.type() != std::filesystem::file_type::not_found, "data: ", path.string(),
-                        ": no such file or folder");
-    require<InputError>(!error, "data: ", path.string(), ": cannot be read: ", error.message());
-    if (std::filesystem::is_directory(status)) {
-      Listing(found).read(path);
-    } else {
-      require<InputError>(std::filesystem::is_regular_file(status), "data: ", path.string(),
-                          ": neither a file nor a folder");
-      found.files.push_back({.path = path, .named = true});
-    }
-  }
-  // PREFIX.idx stands for its PREFIX.bin, which must not be read twice.
-  std::erase_if(found.files, [&](const InputFile& file) {
-    if (file.path.extension() != ".bin") return false;
-    const std::optional<Path> index = megatron_index(file.path);
-    return index && std::ranges::find(found.files, *index, &InputFile::path) != found.files.end();
-  });
-  return found;
-}
-
-OpenFile::OpenFile(const std::filesystem::path& path)
-    : path_(path), file_(open_file(path, O_RDONLY, "read")), bytes_(size_of(file_, path)) {}
-
-std::string OpenFile::head() const {
-  constexpr std::int64_t looked_at = 8192;
-  std::string head(static_cast<std::size_t>(std::min(looked_at, bytes_)), '\0');
-  read(0, head);
-  return head;
-}
-
-std::uint64_t hashed_state(std::uint64_t hash, const std::filesystem::path& file) {
-  struct stat status {};
-  if (::stat(file.c_str(), &status) != 0) throw_errno(file, "read");
-  std::error_code error;
-  hash = hashed(hash, std::filesystem::weakly_canonical(file, error).native());
-  hash = hashed(hash, std::int64_t{status.st_size});
-  return hashed(hash, std::int64_t{status.st_mtim.tv_sec} * 1'000'000'000 + status.st_mtim.tv_nsec);
-}
-
-namespace {
-
 using namespace std::string_view_literals;
 using namespace data_advice;
 
@@ -209,6 +157,54 @@ std::string sample_of(const OpenFile& file) {
 }
 
 }  // namespace
+
+InputFiles input_files(std::span<const std::filesystem::path> paths) {
+  InputFiles found;
+  for (const Path& path : paths) {
+    if (const std::optional<Path> index = megatron_index(path)) {
+      found.files.push_back({.path = *index, .named = true});
+      continue;
+    }
+    std::error_code error;
+    const std::filesystem::file_status status = std::filesystem::status(path, error);
+    require<InputError>(status.type() != std::filesystem::file_type::not_found, "data: ", path.string(),
+                        ": no such file or folder");
+    require<InputError>(!error, "data: ", path.string(), ": cannot be read: ", error.message());
+    if (std::filesystem::is_directory(status)) {
+      Listing(found).read(path);
+    } else {
+      require<InputError>(std::filesystem::is_regular_file(status), "data: ", path.string(),
+                          ": neither a file nor a folder");
+      found.files.push_back({.path = path, .named = true});
+    }
+  }
+  // PREFIX.idx stands for its PREFIX.bin, which must not be read twice.
+  std::erase_if(found.files, [&](const InputFile& file) {
+    if (file.path.extension() != ".bin") return false;
+    const std::optional<Path> index = megatron_index(file.path);
+    return index && std::ranges::find(found.files, *index, &InputFile::path) != found.files.end();
+  });
+  return found;
+}
+
+OpenFile::OpenFile(const std::filesystem::path& path)
+    : path_(path), file_(open_file(path, O_RDONLY, "read")), bytes_(size_of(file_, path)) {}
+
+std::string OpenFile::head() const {
+  constexpr std::int64_t looked_at = 8192;
+  std::string head(static_cast<std::size_t>(std::min(looked_at, bytes_)), '\0');
+  read(0, head);
+  return head;
+}
+
+std::uint64_t hashed_state(std::uint64_t hash, const std::filesystem::path& file) {
+  struct stat status {};
+  if (::stat(file.c_str(), &status) != 0) throw_errno(file, "read");
+  std::error_code error;
+  hash = hashed(hash, std::filesystem::weakly_canonical(file, error).native());
+  hash = hashed(hash, std::int64_t{status.st_size});
+  return hashed(hash, std::int64_t{status.st_mtim.tv_sec} * 1'000'000'000 + status.st_mtim.tv_nsec);
+}
 
 bool is_plain_text(std::string_view head) {
   if (std::ranges::any_of(
