@@ -33,9 +33,8 @@ class ConversationTexts {
   /// Returns a hash in hexadecimal of the files' paths, sizes and modification times, the tokenizer and the template.
   std::string made_of() const;
 
-  /// Encodes all conversations on all cores and writes them, in order, to one file. The file appears under its name
-  /// when it is complete. Throws InputError with file and line for a record that is not a conversation, and if more
-  /// than 1 % of a file is not Unicode.
+  /// Encodes all conversations on all cores and writes them, in order, to one file, which appears when it is complete.
+  /// Throws InputError for a record that is not a conversation, and if more than 1 % of a file is not Unicode.
   void write(const std::filesystem::path& path, const ReportBytes& report = {}) const;
 
  private:

@@ -50,9 +50,8 @@ void check_pieces(std::int64_t batch, std::int64_t pieces);
 using Order = std::function<std::int64_t(std::int64_t n)>;
 
 /// Draws the n-th window of a run: a pure function of seed, weights and n. Among the first n windows, the count of
-/// source i differs from n x its share by at most the number of sources: the first source takes its quota of all
-/// windows, the second its quota of the remaining ones, and so on. A source whose windows are all used starts again
-/// with a new permutation.
+/// source i differs from n x its share by at most the number of sources: each source takes its quota of those that are
+/// left. A source whose windows are all used starts again with a new permutation.
 class Mixture {
  public:
   /// A source of windows.

@@ -62,9 +62,8 @@ class TextSource {
   Storage storage(std::int64_t sequences, Allocate allocate) const;
   Batch fill(Storage& storage, std::span<const std::int64_t> windows) const;
   std::string text() const;
-  /// Returns the numbers of files and tokens and a digest of the contents, independent of file names. Reads the files;
-  /// of each file above 64 MiB, reads only a sample of its blocks (digest_of_file in tessera/fsdp/core/identity.hpp).
-  /// Throws InputError.
+  /// Returns the numbers of files and tokens and a digest of the contents, independent of file names: of files above 64
+  /// MiB a digest of some blocks (digest_of_file in tessera/fsdp/core/identity.hpp). Throws InputError.
   std::string identity() const;
   std::int64_t skipped_binary() const;  ///< number of files that are not text
   /// The part of text() about data that were omitted, replaced or not separated; may be empty.

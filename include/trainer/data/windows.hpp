@@ -85,9 +85,8 @@ struct Packing {
 };
 
 /// Windows of packed conversations. A conversation of n tokens occupies n - 1 positions of a window: each token but the
-/// last, with the next token as its target. Conversations are packed in the order of the files; each goes into the
-/// window with the least free space that still fits it (best fit). Each conversation is a document. Padding at a
-/// window's end is a document without targets.
+/// last, with the next token as its target. In the order of the files, each goes into the window with the least free
+/// space that still fits it (best fit). Each is a document; so is padding at a window's end, without targets.
 class PackedConversations {
  public:
   /// `path`: a file that ConversationTexts wrote. Throws InputError if no window is left for training, or, with
@@ -98,9 +97,8 @@ class PackedConversations {
   std::int64_t validation() const { return static_cast<std::int64_t>(windows_.size()) - training_; }
   std::int64_t sequence_length() const { return packing_.sequence_length; }
 
-  /// Fills tokens and targets [sequence_length] of a window, and appends the ends of its documents to `documents`,
-  /// whose last entry must be the window's beginning. Tokens that are not answers have no target (-1). Throws
-  /// InputError if a token is not below the vocabulary.
+  /// Fills tokens and targets [sequence_length] of a window, and appends the ends of its documents to `documents`, as
+  /// append_documents does. Tokens that are not answers have no target (-1). Throws as Windows::fill does.
   void fill(std::int64_t window, std::int32_t* tokens, std::int32_t* targets,
             std::vector<std::int64_t>& documents) const;
 

@@ -10,10 +10,9 @@
 
 namespace fsdp::train {
 
-/// Returns the predefined cluster `name` or, if there is none, the cluster in the file `name`. `ranks`: replaces the
-/// cluster's own number of ranks; 0 keeps it. Throws InputError, with one sentence that identifies the file and the
-/// key, if a key is unknown or missing or has an impossible value, or if the ranks do not fill the nodes. A cluster of
-/// one node needs no network.
+/// Returns the predefined cluster `name` or, if there is none, the cluster in the file `name`. `ranks`: replaces its
+/// own number of ranks; 0 keeps it. Throws InputError, which identifies file and key, for an unknown, missing or
+/// impossible value, or if the ranks do not fill the nodes. A cluster of one node needs no network.
 plan::Cluster read_cluster(const std::string& name, std::int64_t ranks = 0);
 
 }  // namespace fsdp::train

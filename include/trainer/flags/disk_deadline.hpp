@@ -20,9 +20,8 @@ void call_with_disk_deadline(const comm::Ranks& ranks, double seconds, const std
 
 }  // namespace detail
 
-/// Calls `work` and returns its result. Meanwhile the deadline of collectives is `seconds`, since a rank may wait for
-/// another rank that is busy with a slow disk. `what`: the activity and its flag, for the error: "saving to DIR
-/// (--flag)".
+/// Calls `work` and returns its result. Meanwhile the deadline of collectives is `seconds`, since another rank may be
+/// busy with a slow disk. `what`: the activity and its flag, for the error: "saving to DIR (--flag)".
 template <class Work>
 auto with_disk_deadline(const comm::Ranks& ranks, double seconds, const std::string& what, Work work) {
   return comm::detail::result_of(

@@ -175,8 +175,7 @@ Config resolve_folder(const std::string& folder, const ModelChoice& choice) {
   return config;
 }
 
-/// Returns whether --model is a folder, as is_folder does. Throws InputError if it is neither a folder nor a preset, or
-/// if --adapter is given for a new model.
+/// As is_folder, but throws InputError if it is neither folder nor preset, or if --adapter is given for a new model.
 bool check_choice(const ConfigKind& kind, const ModelChoice& choice);
 
 /// Returns the validated config: a preset, or a default-constructed config, with the user's values; or a folder's
@@ -210,8 +209,7 @@ void require_positions(const Config& config, std::int64_t seq_len, const std::st
   if constexpr (HasLongestSequence<Config>) require_positions(config.longest_sequence(), seq_len, folder);
 }
 
-/// Returns the model to train. A new model's number of positions is raised to --seq-len if it is smaller; a folder's
-/// model must have at least as many.
+/// Returns the model to train. A new model's number of positions is at least --seq-len; a folder's must be.
 template <class Model>
 Model model_of(const TrainOptions& options) {
   using Config = typename Model::Config;

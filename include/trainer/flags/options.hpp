@@ -64,8 +64,7 @@ struct TextOptions {
   friend bool operator==(const TextOptions&, const TextOptions&) = default;
 };
 
-/// Options of `tessera train`: a field for each flag. src/trainer/flags/bind.cpp and docs/commands/train.md explain the
-/// flags.
+/// Options of `tessera train`, by flag (src/trainer/flags/bind.cpp and docs/commands/train.md).
 struct TrainOptions {
   std::vector<std::string> data = {};
   data::TokenFormat data_format = data::TokenFormat::automatic;
@@ -187,8 +186,7 @@ inline constexpr std::int64_t prompt_pass_tokens = 512;
 /// Returns the step after which a run ends.
 std::int64_t last_step(const TrainOptions& options);
 
-/// Returns the number of groups of ranks, each of which reads its own sequences. Throws InputError unless the ranks can
-/// be divided into groups that share each sequence.
+/// Returns the number of groups of ranks that share each sequence. Throws InputError if the ranks do not fill them.
 std::int64_t groups_of(const Ulysses& sequence, std::int64_t ranks);
 /// Returns the size of a rank's step. `pieces`: the strategy's number of pieces (sharding::Facts::pieces), which
 /// together with the number of groups of ranks determines the number of micro-batches; 0: steps are not cut into

@@ -8,8 +8,7 @@
 namespace fsdp::calibrate {
 
 /// Starts or joins the ranks of a communicator and measures; rank 0 writes the file. Returns the exit status. Throws
-/// InputError unless ranks are numbered node by node. Defined for the communicators of the program's stacks
-/// (on_comm.cpp.in).
+/// InputError unless ranks are numbered node by node. Defined for the program's communicators (on_comm.cpp.in).
 template <class Comm>
 int calibrate(const cli::Calibrate& options);
 

@@ -124,8 +124,7 @@ class Figures {
           node ? "not measured, one rank: a copy of its own" : "not measured: one rank on each node";
   }
 
-  /// `queues`: whether collectives have separate queues. `speeds`: relative speed of matmuls during gathers, by round;
-  /// empty if not measured.
+  /// `queues`: whether collectives have separate queues. `speeds`: of matmuls during gathers, by round; may be empty.
   void set_queues(bool queues, const std::vector<double>& speeds, bool one_rank) {
     cluster_.collectives_have_queues = queues;
     if (!speeds.empty())
@@ -199,8 +198,7 @@ std::int64_t resident_bytes() {
   return resident * ::sysconf(_SC_PAGESIZE);
 }
 
-/// Returns the placement of ranks on these hosts, which are listed by rank. Throws InputError if plans do not support
-/// the placement.
+/// Returns the placement of ranks on hosts, by rank. Throws InputError for a placement that plans do not support.
 Places places_of(std::span<const std::string> hosts) {
   std::vector<std::pair<std::string_view, int>> nodes;  // nodes with their number of ranks, in the order of ranks
   for (const std::string& host : hosts) {
@@ -267,8 +265,7 @@ class Calibrator {
  private:
   const Link& nearest() const { return node_ ? *node_ : *network_; }
 
-  /// Returns the relative speeds of large matmuls while gathers are in progress, by round; empty if gathers cannot be
-  /// made to last as long as the matmuls.
+  /// Returns the relative speeds of large matmuls during gathers, by round; empty if gathers end too soon.
   std::vector<double> measure_beside(const Rounds& rounds) {
     constexpr int most_gathers = 4000;
     const double gather_seconds = rounds.median_seconds(nearest().gather_at) / nearest().calls_of_many;
@@ -332,8 +329,7 @@ class Calibrator {
   std::optional<RankWork> work_;
 };
 
-/// Writes the file and prints its name. Prints the file if `path` is empty; also if it cannot be written, which throws
-/// InputError.
+/// Writes the file and prints it with its name. Prints it alone if `path` is empty, or if it cannot be written.
 void write_cluster(const std::string& path, const std::string& text) {
   if (path.empty()) return print_text(stdout, text);
   try {

@@ -89,8 +89,8 @@ class CollectiveBuffers : public CollectiveSizes {
   Block full_, shard_, received_;
 };
 
-/// The collectives of one communicator. All communicators of this kind in the cluster run them at the same time. The
-/// functions own the communicator and its memory together.
+/// The collectives of one communicator, which the functions own with its memory. All communicators of its kind run them
+/// at the same time.
 struct Link {
   int ranks = 1;                               ///< number of ranks of the communicator
   int calls_of_few = 1, calls_of_many = 1;     ///< calls in one run of `few`, and in one of `gather` or `scatter`

@@ -146,9 +146,8 @@ void bind(train::FlagSet& flags, OnStack<Options>& command) {
 /// Run the sub-commands that work on files and start no ranks. Return the exit status. Throw InputError.
 /// @{
 int run(const Export& command);
-/// Prints the contents of a folder (of a model, of adapters, or of checkpoints) and all problems. Unless --quick is
-/// given, reads every byte that a manifest.json has a checksum for, and searches for weights that are not finite.
-/// Returns 2 if there are problems.
+/// Prints the contents of a model's folder, of adapters or of checkpoints, and all problems, which it finds by reading
+/// every byte unless --quick is given. Returns 2 if there are problems.
 int run(const Inspect& command);
 int run(const Tokenize& command);
 int run(const Plot& command);  ///< warns on stderr about unusable lines

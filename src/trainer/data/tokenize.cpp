@@ -152,8 +152,7 @@ Tokenized result_of(const Tokenizing::State& state, const TokenFolder& contents,
   return how;
 }
 
-/// Adds the bytes of a unit that are not Unicode text to those in all files so far and in the current one. Throws
-/// InputError if a file has too many of them.
+/// Adds the bytes of a unit that are not Unicode text to two counts. Throws InputError if a file has too many.
 void add_replaced(const std::vector<TextFile>& files, const TextUnit& unit, const std::vector<std::int64_t>& of_pieces,
                   std::int64_t& all, std::int64_t& in_file) {
   for (const auto& [piece, bytes] : ranges::views::zip(unit.pieces, of_pieces)) {

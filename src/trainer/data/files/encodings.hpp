@@ -38,8 +38,8 @@ struct UnicodeRecord {
 
 /// Replaces non-Unicode parts in the strings of a record: bytes that are not UTF-8, and escapes of half a character
 /// (\udcb2 alone), which Python writes for such bytes. In a value each becomes U+FFFD; in a key a character of private
-/// use, so that no two keys become equal. `reads`: returns whether the value of a key is read, so that its replacements
-/// count. Returns nothing for a record that needs no change.
+/// use, so that no two keys become equal. `reads`: whether a key's value is read, so that its replacements count.
+/// Returns nothing if there are none.
 std::optional<UnicodeRecord> unicode_record(std::string_view json,
                                             const std::function<bool(std::string_view key)>& reads);
 

@@ -58,8 +58,7 @@ void require_records(TextForm form, const std::filesystem::path& path, const Lef
 /// Returns whether a file's extension is one of JSON.
 bool is_named_json(const std::filesystem::path& path);
 
-/// Skips a file that is not text. Throws InputError if the file has a known format and was specified by its own path,
-/// or if it is a placeholder for absent data.
+/// Skips a file that is not text. Throws InputError for a placeholder, and for a known format with its own path.
 void leave_out(const TextCandidate& candidate, const InputFile& file, LeftOut& left_out);
 
 /// Returns "there is no text in PATH and the others (left out: ...); ADVICE" for an error.

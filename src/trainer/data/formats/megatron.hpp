@@ -33,8 +33,7 @@ std::filesystem::path megatron_tokens_of(const std::filesystem::path& index);
 /// as Megatron's builder writes them; modes must be 0, which is text. Throws InputError for the first invalid entry.
 MegatronTokens read_megatron_index(const std::filesystem::path& index);
 
-/// Returns the first tokens of a checked index's documents, in order, without duplicates. Throws InputError for damaged
-/// ones.
+/// Returns the first tokens of an index's documents, in order, without duplicates. Throws InputError for bad ones.
 std::vector<std::int64_t> read_megatron_documents(const std::filesystem::path& index);
 
 }  // namespace fsdp::data
