@@ -98,8 +98,7 @@ class Figures {
   void set_links(const std::optional<Link>& node, const std::optional<Link>& network, int per_node) {
     plan::Cluster& c = cluster_;
     const Link& nearest = node ? *node : *network;
-    set(c.collective_latency, "collective_latency",
-        figure([&](std::size_t round) { return start(nearest, round) / 2; }));
+    set(c.collective_latency, "collective_latency", figure([&](auto round) { return start(nearest, round) / 2; }));
     if (node) {
       set(c.node_latency, "node_latency",
           figure([&](std::size_t round) { return start(*node, round) / 2 / std::max(node->ranks - 1, 1); }));
@@ -255,9 +254,7 @@ class Calibrator {
     Figures figures(rounds, options_.repeats);
     figures.set_rates(*work_);
     figures.set_links(node_, network_, places_.per_node);
-    const bool overlaps = device_.overlaps && all_.size() > 1;
-    figures.set_queues(device_.overlaps, overlaps ? measure_beside(rounds) : std::vector<double>(),
-                       node_ && node_->ranks == 1);
+    figures.set_queues(device_.overlaps, measure_beside(rounds), node_ && node_->ranks == 1);
     figures.set_memory(device_.device, places_, threads_, measure_memory());
     return figures.file();
   }
@@ -268,6 +265,7 @@ class Calibrator {
   /// Returns the relative speeds of large matmuls during gathers, by round; empty if gathers end too soon.
   std::vector<double> measure_beside(const Rounds& rounds) {
     constexpr int most_gathers = 4000;
+    if (!device_.overlaps || all_.size() == 1) return {};
     const double gather_seconds = rounds.median_seconds(nearest().gather_at) / nearest().calls_of_many;
     const double matmul_seconds = rounds.median_seconds(work_->bf16[0].at);
     int gathers = static_cast<int>(std::clamp(2 * matmul_seconds / gather_seconds, 2.0, 1e3));

@@ -253,8 +253,8 @@ std::vector<const char*> words_of(int argc, const char* const* argv) {
     words.back() = "--help";
   }
   const std::string first = words[1] == std::string_view("version") ? words[1] = "--version" : words[1];
-  require<InputError>(first != "--version" || argc == 2, "version takes no words, and got '", shortened(argv[argc - 1]),
-                      "'");
+  const std::string last = shortened(argv[argc - 1]);
+  require<InputError>(first != "--version" || argc == 2, "version takes no words, and got '", last, "'");
   if (first == "--help" || first == "-h" || first == "--version") return words;
   require<InputError>(!first.starts_with("-"), shortened(first), " stands in front of the command; ",
                       "give the command first, as in tessera train --data FILE. See --help");

@@ -141,8 +141,7 @@ std::string why(const plan::FamilyFate& fate, const FitSpace& space) {
 /// Returns a value quoted for a shell.
 std::string shell_word(const std::string& text) {
   if (!text.empty() &&
-      text.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:=,%+@") ==
-          std::string::npos)
+      text.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:=,%+@") == text.npos)
     return text;
   std::string word = "'";
   for (const char c : text) word += c == '\'' ? "'\\''" : std::string(1, c);

@@ -42,8 +42,8 @@ Checkpoint saved_around(const std::string& folder, std::int64_t step, std::vecto
   const auto before = std::ranges::find_if(steps, [&](const auto& each) { return each.step < step; });
   for (auto after = std::make_reverse_iterator(before); after != steps.rend(); ++after)
     if (auto saved = saved_in(after->path, warnings)) return *std::move(saved);
-  for (auto each = before; each != steps.end(); ++each)
-    if (auto saved = saved_in(each->path, warnings)) return *std::move(saved);
+  for (auto at = before; at != steps.end(); ++at)
+    if (auto saved = saved_in(at->path, warnings)) return *std::move(saved);
   throw InputError(message("replay: ", folder, " holds no sound checkpoint"));
 }
 

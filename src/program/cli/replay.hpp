@@ -18,8 +18,7 @@ namespace fsdp::cli {
 /// A run that is to be recomputed.
 struct RecordedRun {
   train::RunRecord record = {};
-  std::optional<checkpoint::TrainerState> after =
-      {};  ///< state in the checkpoint with the record, if it is not before the step
+  std::optional<checkpoint::TrainerState> after = {};  ///< state of the record's checkpoint, if not before the step
   /// The options of the run that results depend on, with the current data and ranks.
   /// @{
   train::Bound<train::TrainOptions> options = {};

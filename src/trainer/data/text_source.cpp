@@ -153,8 +153,8 @@ std::string TextSource::text() const {
     const Corpus& corpus = *part.corpus;
     const std::size_t files = corpus.files().size();
     if (parts_.size() > 1) text += message(text.empty() ? "" : "; ", "weight ", part.weight, ": ");
-    text +=
-        corpus.layout().text ? report::bytes_text(corpus.size()) : message(corpus.size(), " ", corpus.layout().unit());
+    const std::string unit = corpus.layout().unit();
+    text += corpus.layout().text ? report::bytes_text(corpus.size()) : message(corpus.size(), " ", unit);
     text += message(" in ", files, files == 1 ? " file" : " files");
     const std::string losses = part.losses();
     if (!losses.empty()) text += ", " + losses;

@@ -22,8 +22,8 @@ void from_text(std::string_view flag, std::string_view text, DocumentSeparator& 
   const std::optional<std::int64_t> token = parsed<std::int64_t>(text);
   require<InputError>(token.has_value(), "--", flag, " '", shortened(text), "' is not a whole number and not index");
   value.token = *token;
-  require_in_range(flag, value.token,
-                   Range<std::int64_t>{.least = 0, .most = std::numeric_limits<std::int32_t>::max()});
+  constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
+  require_in_range(flag, value.token, Range<std::int64_t>{.least = 0, .most = most});
 }
 
 std::string to_text(const DocumentSeparator& value) { return value.index ? "index" : std::to_string(value.token); }
@@ -121,8 +121,8 @@ std::int64_t PackedConversations::places(std::int64_t conversation) const {
   std::vector<std::int32_t> tokens;
   conversations_.append(conversation, tokens);
   const auto end = tokens.begin() + packing_.sequence_length + 1;
-  return std::any_of(tokens.begin() + 1, end, [](std::int32_t token) { return token >= 0; }) ? packing_.sequence_length
-                                                                                             : 0;
+  const bool answers = std::any_of(tokens.begin() + 1, end, [](std::int32_t token) { return token >= 0; });
+  return answers ? packing_.sequence_length : 0;
 }
 
 void PackedConversations::pack(std::int64_t begin, std::int64_t end) {

@@ -42,9 +42,8 @@ void add_data(FlagSet& flags, WithData& o, const char* cache) {
             "attention does not cross them, positions restart");
 }
 
-void add_disk_deadline(FlagSet& flags, LaunchOptions& launch) {
-  flags.add("disk-deadline", launch.disk_deadline_seconds, "seconds to wait for ranks that read or write files",
-            deadlines);
+void add_disk_deadline(FlagSet& flags, double& seconds) {
+  flags.add("disk-deadline", seconds, "seconds to wait for ranks that read or write files", deadlines);
 }
 
 template <class WithModel>
@@ -89,7 +88,7 @@ void bind(FlagSet& flags, LaunchOptions& launch) {
 void bind_waits(FlagSet& flags, LaunchOptions& launch, bool disk) {
   flags.add("deadline", launch.deadline_seconds, "seconds to wait for other ranks in a collective", deadlines);
   flags.add("device-deadline", launch.device_deadline_seconds, "seconds to wait for the rank's own device", deadlines);
-  if (disk) add_disk_deadline(flags, launch);
+  if (disk) add_disk_deadline(flags, launch.disk_deadline_seconds);
   flags.add("shared-windows", launch.windows,
             "mpi: read the memory of ranks on the same machine directly (--shared-windows=false: send messages)");
 }
@@ -148,7 +147,7 @@ void bind(FlagSet& flags, TrainOptions& o) {
             "there is any");
   flags.add("resume-anyway", o.resume_anyway,
             "resume even if data or batches differ; the order of the data then starts anew");
-  add_disk_deadline(flags, o.launch);
+  add_disk_deadline(flags, o.launch.disk_deadline_seconds);
   flags.add("on-signal", o.on_signal, "save | stop: whether a signal that ends the run saves a checkpoint before");
   flags.add("metrics", o.metrics, "file to append metrics to, as JSON lines");
   flags.add("digests", o.digests,
@@ -179,7 +178,7 @@ void bind(FlagSet& flags, EvalOptions& o) {
   flags.add("batch-size", o.batch_size, "sequences at a time", some_sequences);
   flags.add("sequence", o.sequence, sequence_help);
   flags.add("windows", o.windows, "windows used, evenly spread; 0: all", any_elements);
-  add_disk_deadline(flags, o.launch);
+  add_disk_deadline(flags, o.launch.disk_deadline_seconds);
   bind(flags, o.launch);
 }
 
@@ -192,7 +191,7 @@ void bind(FlagSet& flags, GenerateOptions& o) {
   flags.add("tokens", o.tokens, "tokens to write, after each prompt", any_tokens);
   add_sampling(flags, o);
   flags.add("no-cache", o.no_cache, "no KV cache: recompute the whole sequence for each token (slower, less memory)");
-  add_disk_deadline(flags, o.launch);
+  add_disk_deadline(flags, o.launch.disk_deadline_seconds);
   bind(flags, o.launch);
 }
 
@@ -204,7 +203,7 @@ void bind(FlagSet& flags, ChatOptions& o) {
   flags.add("context", o.context, "most tokens of the conversation; memory is reserved for them", some_tokens);
   flags.add("tokens", o.generate.tokens, "tokens of an answer, at most", some_tokens);
   add_sampling(flags, o.generate);
-  add_disk_deadline(flags, o.generate.launch);
+  add_disk_deadline(flags, o.generate.launch.disk_deadline_seconds);
   bind(flags, o.generate.launch);
 }
 

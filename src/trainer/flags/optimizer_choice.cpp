@@ -41,8 +41,7 @@ void bind(FlagSet& flags, OptimizerChoice& choice) {
   for_each_kind(choice.start, [&](auto kind) {
     names += (names.empty() ? "" : " | ") + std::string(kind.name());
     for (const NamedValue& value : NamedValues(kind).list()) {
-      auto known = std::find_if(constants.begin(), constants.end(),
-                                [&](const auto& one) { return one.value.name == value.name; });
+      auto known = std::ranges::find(constants, value.name, [](const auto& one) { return one.value.name; });
       if (known == constants.end()) known = constants.insert(known, {.value = value});
       auto& meanings = known->meanings;
       auto same = std::ranges::find(meanings, value.help, &std::pair<std::string, std::string>::second);
