@@ -21,7 +21,7 @@
 #include <tessera/fsdp/model_files/model_files.hpp>
 #include <tessera/fsdp/plan/cluster.hpp>
 #include <tessera/fsdp/training/program.hpp>
-#include <tessera/trainer/flags/cluster_file.hpp>
+#include <tessera/trainer/flags/flag_values.hpp>
 #include <tessera/trainer/run/output_files.hpp>
 
 #include "../fsdp/core/paths.hpp"

@@ -3,7 +3,7 @@
 /// The machines that a run is planned for: their ranks, memory, rates and links.
 ///
 /// All rates are achieved rates, not those of data sheets, except for `peak`, the denominator of MFU. A program fills
-/// the struct itself, takes a known cluster by name, or reads a file (tessera/trainer/flags/cluster_file.hpp). To add a
+/// the struct itself, takes a known cluster by name, or reads a file (tessera/trainer/flags/flag_values.hpp). To add a
 /// known cluster: an entry in src/fsdp/plan/known_clusters.cpp with the source of every number.
 #pragma once
 

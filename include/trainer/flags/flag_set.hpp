@@ -22,7 +22,6 @@
 
 #include <tessera/fsdp/core/checked.hpp>
 #include <tessera/fsdp/core/named_values.hpp>
-#include <tessera/trainer/flags/learning_rate.hpp>
 
 namespace fsdp::train {
 
@@ -67,7 +66,6 @@ void from_text(std::string_view flag, std::string_view text, std::uint64_t& valu
 void from_text(std::string_view flag, std::string_view text, double& value);
 void from_text(std::string_view flag, std::string_view text, bool& value);
 void from_text(std::string_view flag, std::string_view text, std::string& value);
-void from_text(std::string_view flag, std::string_view text, LrShape& value);
 
 /// Converts a value to the text that from_text reads back to the same value.
 std::string to_text(std::int64_t value);
@@ -75,7 +73,6 @@ std::string to_text(std::uint64_t value);
 std::string to_text(double value);
 std::string to_text(bool value);
 std::string to_text(const std::string& value);
-std::string to_text(LrShape value);
 std::string to_text(const NamedValue& value);
 std::string to_text(const ConfigValue& value);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Values of flags that have a syntax of their own: numbers of bytes, --group, --offload and --sequence.
+/// Values of flags that have a syntax of their own: numbers of bytes, --group, --offload, --sequence and --cluster.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +11,7 @@
 
 #include <tessera/fsdp/core/named_values.hpp>
 #include <tessera/fsdp/module/units.hpp>
+#include <tessera/fsdp/plan/cluster.hpp>
 #include <tessera/fsdp/sharding/sequence.hpp>
 
 namespace fsdp {
@@ -75,5 +76,10 @@ inline constexpr const char* sequence_help =
 
 /// Throws InputError if ranks share sequences but the stack's type does not (`shards`: Stack::Sequence::shards).
 void require_stack_shards(const Ulysses& sequence, bool shards);
+
+/// Returns the predefined cluster `name` or, if there is none, the cluster in the file `name`. `ranks`: replaces its
+/// own number of ranks; 0 keeps it. Throws InputError, which identifies file and key, for an unknown, missing or
+/// impossible value, or if the ranks do not fill the nodes. A cluster of one node needs no network.
+plan::Cluster read_cluster(const std::string& name, std::int64_t ranks = 0);
 
 }  // namespace fsdp::train

@@ -22,7 +22,6 @@
 #include <tessera/trainer/data/corpus.hpp>
 #include <tessera/trainer/data/windows.hpp>
 #include <tessera/trainer/flags/flag_set.hpp>
-#include <tessera/trainer/flags/learning_rate.hpp>
 
 namespace fsdp::train {
 
@@ -38,6 +37,28 @@ inline constexpr std::int64_t most_elements = std::int64_t{1} << 50;
 constexpr Range<std::int64_t> counts_up_to(std::int64_t most, std::int64_t least = 1) {
   return {.least = least, .most = most};
 }
+
+/// The shape of the schedule after warm-up.
+enum class LrShape : std::uint8_t { constant, linear, cosine, wsd };
+
+/// A learning-rate schedule.
+struct LrSchedule {
+  LrShape shape = LrShape::constant;
+  double peak = 1e-3;
+  std::int64_t warmup = 0;     ///< number of warm-up steps; the first step's rate is peak / warmup
+  std::int64_t steps = 1;      ///< number of steps of the whole run
+  double last_fraction = 0.1;  ///< rate of the last step as a fraction of the peak; not used by constant
+  std::int64_t decay = 0;      ///< wsd: length of the final decay in steps; 0: a tenth of the run, at least one
+
+  friend bool operator==(const LrSchedule&, const LrSchedule&) = default;
+};
+
+/// Returns the learning rate of a step; the first is step 0. After a linear warm-up to the peak:
+/// - constant: stays at the peak;
+/// - linear, cosine: falls from the end of warm-up to last_fraction x peak at the last step, along a line or half a
+///   cosine;
+/// - wsd (warm-up, stable, decay): stays at the peak, then falls linearly over the last `decay` steps.
+double lr_at(const LrSchedule& schedule, std::int64_t step);
 
 /// `--model` and the flags for its sizes. tessera/trainer/flags/model_choice.hpp creates a model from them.
 struct ModelChoice {
@@ -202,9 +223,11 @@ void validate(const FlagSet& flags, const GenerateOptions& options);
 /// The same for sampling and stop ids: those options of generate and chat that a model's folder can set.
 void validate_sampling(const FlagSet& flags, const GenerateOptions& options);
 
-/// Conversions for flags (tessera/trainer/flags/flag_set.hpp): "save", "stop".
+/// Conversions for flags (tessera/trainer/flags/flag_set.hpp), by the names of the values.
 void from_text(std::string_view flag, std::string_view text, OnSignal& value);
+void from_text(std::string_view flag, std::string_view text, LrShape& value);
 std::string to_text(OnSignal value);
+std::string to_text(LrShape value);
 
 /// Parses --loss-scale; returns nothing if it is off. Throws InputError.
 std::optional<DynamicLossScale> loss_scale_of(const TrainOptions& options);

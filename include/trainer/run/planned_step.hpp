@@ -22,7 +22,6 @@
 #include <tessera/fsdp/sharding/strategies.hpp>
 #include <tessera/fsdp/training/step_size.hpp>
 #include <tessera/tiling/policies.hpp>
-#include <tessera/trainer/flags/cluster_file.hpp>
 #include <tessera/trainer/flags/flag_set.hpp>
 #include <tessera/trainer/flags/flag_values.hpp>
 #include <tessera/trainer/flags/options.hpp>

@@ -9,7 +9,7 @@
 
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/trainer/flags/flag_values.hpp>
-#include <tessera/trainer/flags/learning_rate.hpp>
+#include <tessera/trainer/flags/options.hpp>
 
 namespace fsdp::train {
 namespace {
