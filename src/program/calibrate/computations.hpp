@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Timed computations with their own memory: the matmuls of a training step, and passes of causal attention.
+/// Timed computations with their own operands: the matmuls of a training step, and passes of causal attention.
 #pragma once
 
 #include <algorithm>
@@ -11,12 +11,41 @@
 
 #include <tessera/fsdp/core/checked.hpp>
 #include <tessera/fsdp/core/dtype.hpp>
+#include <tessera/fsdp/core/tensor.hpp>
+#include <tessera/fsdp/device/host_memory.hpp>
 #include <tessera/fsdp/device/memory.hpp>
 #include <tessera/fsdp/device/operations.hpp>
 
-#include "operands.hpp"
-
 namespace fsdp::calibrate {
+
+/// Tensors with their own memory, for operands.
+template <class Device>
+class Tensors {
+ public:
+  /// Allocates a tensor, which lives as long as this object.
+  template <class T>
+  Tensor<T> make(const Shape& shape) {
+    blocks_.emplace_back(ledger_, device::MemoryKind::scratch, shape.numel() * std::int64_t{sizeof(T)});
+    return {reinterpret_cast<T*>(blocks_.back().data()), shape};
+  }
+  std::int64_t bytes() const { return ledger_.bytes(); }  ///< bytes of all tensors
+
+ private:
+  device::Ledger ledger_;
+  std::vector<device::Block<Device>> blocks_;
+};
+
+/// Fills host memory with floats or bf16 in [-scale, scale), which become neither denormal nor large when they are
+/// multiplied; always the same.
+template <class T>
+void fill_uniform(Tensor<T> values, float scale);
+/// Fills memory of a device.
+template <class Device, class T>
+void fill_uniform(typename Device::Queue& queue, Tensor<T> values, float scale) {
+  device::OnHost<Device, T> host(queue, values, device::Fetch::nothing);
+  fill_uniform(host.values(), scale);
+  host.write_back();
+}
 
 /// Returns `count` square matmuls in a compute type. Their rate is the reference for attention.
 std::vector<device::MatmulRecord> square_matmuls(DType dtype, std::int64_t size, int count);

@@ -20,7 +20,6 @@
 #include <tessera/fsdp/device/operations.hpp>
 
 #include "computations.hpp"
-#include "operands.hpp"
 #include "rounds.hpp"
 
 namespace fsdp::calibrate {
