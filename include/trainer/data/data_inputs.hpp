@@ -31,12 +31,9 @@ DataNames names_from_text(std::string_view text);
 /// Files and folder entries that were skipped, counted by reason.
 class LeftOut {
  public:
-  /// Counts a path. `reason`: such as "hidden".
-  void add(std::string_view reason, const std::filesystem::path& path) { add(reason, path.string(), false, 1); }
-  /// Counts a file that is not text. `reason`: such as "binary".
-  void add_binary(std::string_view reason, const std::filesystem::path& path) { add(reason, path.string(), true, 1); }
-  void add(const LeftOut& other);        ///< adds the paths that another reader skipped
-  void add_earlier(std::int64_t files);  ///< adds files that were not text when a folder was tokenized
+  /// Counts a path. `reason`: such as "hidden". `binary`: whether it is a file that is not text.
+  void add(std::string_view reason, const std::filesystem::path& path, bool binary = false, std::int64_t count = 1);
+  void add(const LeftOut& other);  ///< adds the paths that another reader skipped
 
   bool empty() const { return reasons_.empty(); }     ///< whether no path was skipped
   std::int64_t count(std::string_view reason) const;  ///< number of paths that were skipped for this reason
@@ -51,7 +48,6 @@ class LeftOut {
     bool binary = false;
     std::int64_t count = 0;
   };
-  void add(std::string_view reason, const std::string& path, bool binary, std::int64_t count);
 
   std::vector<Reason> reasons_;
 };

@@ -51,8 +51,6 @@ class TextSource {
              TokenFormat format = TokenFormat::automatic);
 
   explicit TextSource(PackedConversations conversations);  ///< conversations; each is a document
-  TextSource(TextSource&&) noexcept;
-  ~TextSource();
 
   std::int64_t training() const { return training_; }
   std::int64_t validation() const { return validation_; }

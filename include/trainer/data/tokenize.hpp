@@ -51,8 +51,6 @@ class Tokenizing {
  public:
   /// Throws InputError for an unsupported tokenizer, for missing files or text, and for files in other formats.
   explicit Tokenizing(const TokenizeRequest& request);
-  ~Tokenizing();
-  Tokenizing(Tokenizing&&) noexcept;
 
   const text::Tokenizer& tokenizer() const;  ///< the tokenizer of the request
   /// The token after each document; empty if documents have no end token.
@@ -71,7 +69,7 @@ class Tokenizing {
   struct State;
 
  private:
-  std::unique_ptr<State> state_;
+  std::shared_ptr<const State> state_;
 };
 
 }  // namespace fsdp::data

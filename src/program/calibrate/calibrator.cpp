@@ -234,8 +234,6 @@ class Calibrator {
     if (per_node > 1 || places_.nodes == 1) node_ = subject.link([&](int rank) { return rank / per_node; });
     if (places_.nodes > 1) network_ = subject.link([&](int rank) { return rank % per_node; });
   }
-  Calibrator(const Calibrator&) = delete;
-  Calibrator& operator=(const Calibrator&) = delete;
 
   /// Runs all measurements and returns the content of the cluster file.
   std::string run() {

@@ -120,8 +120,6 @@ class LinkWork {
     few_.emplace(part_, std::int64_t{4096});
     many_.emplace(part_, std::int64_t{16} << 20);
   }
-  LinkWork(const LinkWork&) = delete;
-  LinkWork& operator=(const LinkWork&) = delete;
 
   static Link link(const std::shared_ptr<LinkWork>& own) {
     return {.ranks = own->part_.size(),

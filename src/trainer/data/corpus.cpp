@@ -84,7 +84,7 @@ Corpus::Corpus(std::span<const std::filesystem::path> paths, TokenFormat format)
     if (const std::optional<TokenFolder> tokens = read_token_folder(path)) {
       require<InputError>(tokens->complete, "data: ", path.string(),
                           ": tokenizing it did not end; run tessera tokenize ", "again, which goes on from there");
-      left_out_.add_earlier(tokens->skipped);
+      if (tokens->skipped > 0) left_out_.add("not text, when the tokens were made", "", true, tokens->skipped);
       replaced_bytes_ += tokens->replaced;
       for (const TokenShard& shard : tokens->shards) add({.path = path / shard.name, .named = true}, format);
       continue;

@@ -49,21 +49,15 @@ DataNames names_from_text(std::string_view text) {
   return names;
 }
 
-void LeftOut::add(std::string_view reason, const std::string& path, bool binary, std::int64_t count) {
-  const auto found = std::ranges::find(reasons_, reason, &Reason::name);
-  if (found != reasons_.end()) {
-    found->count += count;
-  } else {
-    reasons_.push_back({.name = std::string(reason), .first = path, .binary = binary, .count = count});
-  }
+void LeftOut::add(std::string_view reason, const std::filesystem::path& path, bool binary, std::int64_t count) {
+  auto found = std::ranges::find(reasons_, reason, &Reason::name);
+  if (found == reasons_.end())
+    found = reasons_.insert(found, {.name = std::string(reason), .first = path.string(), .binary = binary});
+  found->count += count;
 }
 
 void LeftOut::add(const LeftOut& other) {
   for (const Reason& reason : other.reasons_) add(reason.name, reason.first, reason.binary, reason.count);
-}
-
-void LeftOut::add_earlier(std::int64_t files) {
-  if (files > 0) add("not text, when the tokens were made", "", true, files);
 }
 
 std::int64_t LeftOut::count(std::string_view reason) const {

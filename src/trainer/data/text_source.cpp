@@ -76,9 +76,6 @@ TextSource::TextSource(PackedConversations conversations)
       training_(conversations_->training()),
       validation_(conversations_->validation()) {}
 
-TextSource::TextSource(TextSource&&) noexcept = default;
-TextSource::~TextSource() = default;
-
 Order TextSource::order(std::uint64_t seed) const {
   if (parts_.size() < 2) return {};
   std::vector<Mixture::Source> sources;

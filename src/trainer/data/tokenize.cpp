@@ -101,10 +101,7 @@ struct Tokenizing::State {
   std::string made_of;
 };
 
-Tokenizing::Tokenizing(const TokenizeRequest& request) : state_(std::make_unique<State>(request)) {}
-Tokenizing::~Tokenizing() = default;
-Tokenizing::Tokenizing(Tokenizing&&) noexcept = default;
-
+Tokenizing::Tokenizing(const TokenizeRequest& request) : state_(std::make_shared<const State>(request)) {}
 const text::Tokenizer& Tokenizing::tokenizer() const { return state_->tokenizer; }
 std::optional<text::TokenId> Tokenizing::end_token() const { return state_->end; }
 const std::vector<std::string>& Tokenizing::warnings() const { return state_->texts.warnings; }

@@ -90,7 +90,7 @@ void leave_out(const TextCandidate& candidate, const InputFile& file, LeftOut& l
                        (is_named_json(file.path) || extension == ".txt" || extension == ".text" || extension == ".md");
   if (has_nul && file.named) refuse_nul(file.path);
   const std::string_view binary = has_nul ? "texts with a NUL" : binary_reason;
-  left_out.add_binary(candidate.reading == Reading::binary ? binary : candidate.kind.name, file.path);
+  left_out.add(candidate.reading == Reading::binary ? binary : candidate.kind.name, file.path, true);
 }
 
 TextFiles text_files(std::span<const std::filesystem::path> paths) {
