@@ -28,8 +28,7 @@ namespace fsdp::train {
 inline constexpr std::int64_t most_ranks = 65'536;  ///< largest number of ranks that --dry-run can plan
 inline constexpr std::int64_t most_steps = 1'000'000'000'000;
 inline constexpr std::int64_t most_sequences = 1 << 20;  ///< largest number of sequences in a step
-inline constexpr std::int64_t most_tokens =
-    std::numeric_limits<std::int32_t>::max();  ///< largest number of tokens in a micro-batch
+inline constexpr std::int64_t most_tokens = std::numeric_limits<std::int32_t>::max();  ///< of a micro-batch
 inline constexpr std::int64_t most_blocks = 1 << 20;
 inline constexpr std::int64_t most_elements = std::int64_t{1} << 50;
 
@@ -130,8 +129,7 @@ struct TrainOptions {
   bool dry_run = false;
   std::int64_t ranks = 0;            ///< number of ranks of the dry run; 0: the number that a run would start
   std::int64_t document_length = 0;  ///< for plans: tokens of a typical document; 0: each sequence is one document
-  std::optional<std::string> memory =
-      {};  ///< bytes per rank for budget:auto or budget=auto; empty: the rank's share of the machine's free memory
+  std::optional<std::string> memory = {};  ///< bytes per rank for budgets of auto; empty: its share of free memory
   bool print_schedule = false;
   LaunchOptions launch = {};
 
@@ -215,8 +213,8 @@ std::int64_t groups_of(const Ulysses& sequence, std::int64_t ranks);
 StepSize step_size(const TrainOptions& options, std::int64_t ranks, int pieces);
 /// Throw InputError with one sentence about the first invalid value. `flags`: the flags that are bound to the options.
 /// @{
-StepSize validate(const FlagSet& flags, const TrainOptions& options, std::int64_t ranks,
-                  int pieces = 0);  ///< returns step_size
+/// Returns step_size.
+StepSize validate(const FlagSet& flags, const TrainOptions& options, std::int64_t ranks, int pieces = 0);
 void validate(const FlagSet& flags, const EvalOptions& options);
 void validate(const FlagSet& flags, const GenerateOptions& options);
 /// @}

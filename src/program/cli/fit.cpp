@@ -154,7 +154,7 @@ std::string train_flags(const train::FlagSet& flags, const WayFlags& way) {
                                                               "ranks",   "trace"};
   std::string text = command_line(way);
   for (const train::Flag& flag : flags.flags()) {
-    const bool chosen = std::ranges::find(way, flag.name, &WayFlag::name) != way.end();
+    const bool chosen = std::ranges::find(way, flag.name, &WayFlags::value_type::first) != way.end();
     if (!flag.given || chosen || of_plans.contains(flag.name)) continue;
     text += " --" + flag.name;
     const std::vector<std::string> values = flag.get();

@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <tessera/fsdp/core/function_ref.hpp>
@@ -60,12 +61,8 @@ class FitSpace {
   std::vector<plan::Family> families_;
 };
 
-/// A flag and its value.
-struct WayFlag {
-  std::string name;  ///< name without dashes
-  std::string value;
-};
-using WayFlags = std::vector<WayFlag>;
+/// Flags by name without dashes, with their values.
+using WayFlags = std::vector<std::pair<std::string, std::string>>;
 
 /// Returns the flags of a configuration; all other flags that --fit could choose have their defaults.
 WayFlags flags_of_way(Train train);

@@ -180,7 +180,7 @@ WayFlags flags_of_way(Train train) {
   for (const std::string_view name :
        {"sharding", "layout", "sequence", "grad-accum", "recompute", "offload", "tiling"}) {
     const train::Texts texts = flags.find(name)->get();
-    if (name == "sharding" || texts != defaults.find(name)->get()) chosen.push_back({std::string(name), texts.at(0)});
+    if (name == "sharding" || texts != defaults.find(name)->get()) chosen.emplace_back(name, texts.at(0));
   }
   return chosen;
 }

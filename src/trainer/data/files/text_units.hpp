@@ -73,23 +73,15 @@ class Brackets {
  public:
   /// Returns the position from `at` on of the next comma or closing bracket outside of all others; npos if none.
   std::size_t next_end(std::string_view text, std::size_t at);
-  /// Reads one character.
   void read(char c) {
     if (in_string_) {
-      if (escaped_)
-        escaped_ = false;
-      else if (c == '\\')
-        escaped_ = true;
-      else if (c == '"')
-        in_string_ = false;
+      in_string_ = escaped_ || c != '"';
+      escaped_ = !escaped_ && c == '\\';
       return;
     }
-    if (c == '"')
-      in_string_ = true;
-    else if (c == '{' || c == '[')
-      ++depth_;
-    else if (c == '}' || c == ']')
-      --depth_;
+    in_string_ = c == '"';
+    depth_ += c == '{' || c == '[';
+    depth_ -= c == '}' || c == ']';
   }
   bool in_string() const { return in_string_; }
   std::int64_t depth() const { return depth_; }
