@@ -26,7 +26,7 @@
 
 #include "../../trainer/report/files.hpp"
 #include "rounds.hpp"
-#include "subject.hpp"
+#include "work.hpp"
 
 namespace fsdp::calibrate {
 namespace {
