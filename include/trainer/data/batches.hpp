@@ -51,15 +51,13 @@ class Batches {
     return batches_.front();
   }
 
-  /// Return the drawn micro-batches, and the sum of their counts over the rows of part `part` of `parts`.
-  /// @{
-  std::span<const Batch> micro_batches() const { return std::span(batches_).first(drawn_); }
+  std::span<const Batch> micro_batches() const { return std::span(batches_).first(drawn_); }  ///< the drawn ones
+  /// Returns the sum of the counts of the drawn micro-batches over the rows of part `part` of `parts`.
   BatchCounts counts(int part = 0, int parts = 1) const {
     BatchCounts sum;
     for (const Batch& batch : micro_batches()) sum += nn::counts_of_part(batch, part, parts);
     return sum;
   }
-  /// @}
 
  private:
   void draw(const data::Sampler& sampler, std::size_t micro_batch, const data::Share& share) {

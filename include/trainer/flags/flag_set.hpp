@@ -97,7 +97,6 @@ template <class T>
 inline constexpr FlagKind kind_of<std::vector<T>> = FlagKind::list;
 
 /// Set a field from a flag's texts. A list changes only after all texts are converted.
-/// @{
 template <class T>
 void read(std::string_view flag, const Texts& texts, T& field) {
   from_text(flag, texts.at(0), field);
@@ -112,10 +111,8 @@ void read(std::string_view flag, const Texts& texts, std::vector<T>& field) {
   for (std::size_t i = 0; i < texts.size(); ++i) from_text(flag, texts[i], values[i]);
   field = std::move(values);
 }
-/// @}
 
 /// Return a field as a flag's texts. Empty text gives an empty list, as for a required flag that is not set yet.
-/// @{
 template <class T>
 Texts texts_of(const T& field) {
   const std::string text = to_text(field);
@@ -131,7 +128,6 @@ Texts texts_of(const std::vector<T>& field) {
   for (const T& value : field) texts.push_back(to_text(value));
   return texts;
 }
-/// @}
 
 }  // namespace detail
 
@@ -198,17 +194,11 @@ class FlagSet {
   const std::vector<Flag>& flags() const { return flags_; }
   /// Returns whether the command line or a file set a flag. Throws Error if the flag does not exist.
   bool is_given(std::string_view name) const;
-  /// Both ignore positional arguments.
-  /// @{
-  Flag* find(std::string_view name);  ///< nullptr if the flag does not exist
-  std::vector<std::string> names() const;
-  /// @}
+  Flag* find(std::string_view name);       ///< nullptr if the flag does not exist or is a positional argument
+  std::vector<std::string> names() const;  ///< without those of positional arguments
 
-  /// The files that set flags (apply_file), in their order.
-  /// @{
-  void read_from(const std::string& path) { files_.push_back(path); }
-  const std::vector<std::string>& files() const { return files_; }
-  /// @}
+  void read_from(const std::string& path) { files_.push_back(path); }  ///< notes a file that set flags (apply_file)
+  const std::vector<std::string>& files() const { return files_; }     ///< the files that set flags, in their order
 
   void require_ranges() const;  ///< throws InputError for the first bound number that is out of its range
 

@@ -212,12 +212,10 @@ std::int64_t groups_of(const Ulysses& sequence, std::int64_t ranks);
 /// pieces. Throws InputError unless the batch can be divided over this number of ranks.
 StepSize step_size(const TrainOptions& options, std::int64_t ranks, int pieces);
 /// Throw InputError with one sentence about the first invalid value. `flags`: the flags that are bound to the options.
-/// @{
-/// Returns step_size.
+/// The first one returns step_size.
 StepSize validate(const FlagSet& flags, const TrainOptions& options, std::int64_t ranks, int pieces = 0);
 void validate(const FlagSet& flags, const EvalOptions& options);
 void validate(const FlagSet& flags, const GenerateOptions& options);
-/// @}
 /// The same for sampling and stop ids: those options of generate and chat that a model's folder can set.
 void validate_sampling(const FlagSet& flags, const GenerateOptions& options);
 

@@ -50,11 +50,8 @@ struct DeviceWork {
   Work (*attention)(std::int64_t tokens, int threads) = nullptr;  ///< causal attention in bf16, forward and backward
   Work (*operations)(std::int64_t rows, int threads) = nullptr;
   Work (*copies)(std::int64_t bytes, int threads) = nullptr;
-  /// Return the total and the free bytes of the device's memory; null if it uses host memory.
-  /// @{
-  std::int64_t (*total_bytes)() = nullptr;
-  std::int64_t (*free_bytes)() = nullptr;
-  /// @}
+  std::int64_t (*total_bytes)() = nullptr;  ///< bytes of the device's memory; null if it uses host memory
+  std::int64_t (*free_bytes)() = nullptr;   ///< the free ones of them
 };
 
 /// The measured computations and copies of a rank, each with a size that takes long enough to time.

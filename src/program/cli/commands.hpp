@@ -144,7 +144,6 @@ void bind(train::FlagSet& flags, OnStack<Options>& command) {
 }
 
 /// Run the sub-commands that work on files and start no ranks. Return the exit status. Throw InputError.
-/// @{
 int run(const Export& command);
 /// Prints the contents of a model's folder, of adapters or of checkpoints, and all problems, which it finds by reading
 /// every byte unless --quick is given. Returns 2 if there are problems.
@@ -152,6 +151,5 @@ int run(const Inspect& command);
 int run(const Tokenize& command);
 int run(const Plot& command);  ///< warns on stderr about unusable lines
 int run(const Diff& command);  ///< the same; returns 1 if the digests differ
-/// @}
 
 }  // namespace fsdp::cli

@@ -19,12 +19,9 @@ namespace fsdp::cli {
 struct RecordedRun {
   train::RunRecord record = {};
   std::optional<checkpoint::TrainerState> after = {};  ///< state of the record's checkpoint, if not before the step
-  /// The options of the run that results depend on, with the current data and ranks.
-  /// @{
-  train::Bound<train::TrainOptions> options = {};
+  train::Bound<train::TrainOptions> options = {};  ///< those that results depend on, with the current data and ranks
   train::OptimizerChoice optimizer = {};
   StackChoice stack = {};
-  /// @}
   train::ReplayRequest request = {};
   std::vector<std::string> warnings = {};  ///< warnings for one rank to print
 };

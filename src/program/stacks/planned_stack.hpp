@@ -24,10 +24,8 @@ struct PlannedRun {
 };
 
 /// Return the estimate on the stack of a device that the policies select; nothing if there is none.
-/// @{
 std::optional<train::EstimatedStep> estimate_on_cpu(const PlannedRun& run);
 std::optional<train::EstimatedStep> estimate_on_cuda(const PlannedRun& run);
-/// @}
 
 /// Estimates the step of `train`, which may differ from the command that the flags are bound to in the choices of
 /// --fit. `tells`: prints the choices that it makes for flags that leave them open. Throws InputError if the cluster's
