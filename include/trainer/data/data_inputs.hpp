@@ -24,9 +24,9 @@ struct DataNames {
 /// InputError for a weight that is not a positive number, and if only some of the paths have a weight.
 DataNames parse_data(std::span<const std::string> texts);
 
-/// Converts names to text that can be sent to another rank, and back. Paths may contain any bytes.
+/// Converts names to text that can be sent to another rank. Paths may contain any bytes.
 std::string to_text(const DataNames& names);
-DataNames names_from_text(std::string_view text);
+DataNames names_from_text(std::string_view text);  ///< the inverse
 
 /// Files and folder entries that were skipped, counted by reason.
 class LeftOut {

@@ -19,11 +19,11 @@ namespace fsdp {
 /// Conversions for flags. The first word is the pattern of parameter names; if it contains a =, the group contains all
 /// parameters. The other words are `frozen` and key=value. Throws InputError as OptimizerGroup::check does.
 void from_text(std::string_view flag, std::string_view text, OptimizerGroup& value);
-std::string to_text(const OptimizerGroup& value);
+std::string to_text(const OptimizerGroup& value);  ///< the inverse
 
 /// Conversions for flags: "whole", "ulysses:K" and "ulysses:K:parts=P".
 void from_text(std::string_view flag, std::string_view text, Ulysses& value);
-std::string to_text(const Ulysses& value);
+std::string to_text(const Ulysses& value);  ///< the inverse
 
 }  // namespace fsdp
 
@@ -35,9 +35,8 @@ std::int64_t bytes_of(std::string_view text);
 /// The same, but throws an InputError that identifies the flag instead of returning 0.
 std::int64_t parse_bytes(std::string_view flag, std::string_view text);
 
-/// The two parts of to_text: the selection of a group's parameters, and the values that the group sets.
-std::string selection_text(const OptimizerGroup& group);
-std::string values_text(const OptimizerGroup& group);
+std::string selection_text(const OptimizerGroup& group);  ///< the part of to_text that selects parameters
+std::string values_text(const OptimizerGroup& group);     ///< the rest, the values that the group sets
 /// Returns the values that each group sets, by the group's selection.
 ConfigValues values_of_groups(std::span<const OptimizerGroup> groups);
 /// Returns the groups in a run's record: the values by selection. `text`: lines of to_text.
@@ -54,7 +53,7 @@ struct OffloadFlag {
 /// Conversions for flags: "none", or "optimizer", "inputs" or "inputs:SHARE", or both with a comma. SHARE is a fraction
 /// above 0 and at most 1, or percents.
 void from_text(std::string_view flag, std::string_view text, OffloadFlag& value);
-std::string to_text(const OffloadFlag& value);
+std::string to_text(const OffloadFlag& value);  ///< the inverse
 
 /// The --help text of `inputs` in a program that trains.
 inline constexpr const char* offloaded_inputs_help =

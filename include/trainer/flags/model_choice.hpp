@@ -57,7 +57,7 @@ FSDP_HAS_MEMBER(may_be_added)
 /// Reports to `Config::follow` which values the user gave.
 struct WasGiven {
   const GivenValues& values;
-  bool operator()(std::string_view name) const { return values.contains(flag_name(name)); }
+  bool operator()(std::string_view name) const { return values.contains(flag_name(name)); }  ///< whether it was given
 };
 
 /// Checks that a config's optional members have the right types.
@@ -104,10 +104,11 @@ struct ConfigKind {
   /// Flags that only add weights to a model: they are also accepted for a folder's model.
   std::vector<std::string> added = {};
 
-  std::string model_name(const ModelChoice& choice) const;  ///< see the functions of the same names below
-  bool is_folder(const ModelChoice& choice) const;
+  std::string model_name(const ModelChoice& choice) const;  ///< see the function of this name below
+  bool is_folder(const ModelChoice& choice) const;          ///< the same
 };
 
+/// Returns the ConfigKind of a type of config.
 template <class Config>
 ConfigKind config_kind() {
   static_assert(check_config_parts<Config>());
@@ -141,6 +142,7 @@ bool is_folder(const ModelChoice& choice) {
 
 /// Adds --model, --adapter if the config has adapters, and a flag for each value of the config.
 void bind_model(FlagSet& flags, ModelChoice& choice, const ConfigKind& kind, const std::vector<NamedValue>& values);
+/// The same for a type of config.
 template <class Config>
 void bind_model(FlagSet& flags, ModelChoice& choice) {
   if constexpr (std::default_initializable<Config>) {

@@ -211,17 +211,17 @@ std::int64_t groups_of(const Ulysses& sequence, std::int64_t ranks);
 /// together with the number of groups of ranks determines the number of micro-batches; 0: steps are not cut into
 /// pieces. Throws InputError unless the batch can be divided over this number of ranks.
 StepSize step_size(const TrainOptions& options, std::int64_t ranks, int pieces);
-/// Throw InputError with one sentence about the first invalid value. `flags`: the flags that are bound to the options.
-/// The first one returns step_size.
+/// Throws InputError with one sentence about the first invalid value. `flags`: those that are bound to the options.
+/// Returns step_size.
 StepSize validate(const FlagSet& flags, const TrainOptions& options, std::int64_t ranks, int pieces = 0);
-void validate(const FlagSet& flags, const EvalOptions& options);
-void validate(const FlagSet& flags, const GenerateOptions& options);
+void validate(const FlagSet& flags, const EvalOptions& options);      ///< the same
+void validate(const FlagSet& flags, const GenerateOptions& options);  ///< the same
 /// The same for sampling and stop ids: those options of generate and chat that a model's folder can set.
 void validate_sampling(const FlagSet& flags, const GenerateOptions& options);
 
 /// Conversions for flags (tessera/trainer/flags/flag_set.hpp), by the names of the values.
 void from_text(std::string_view flag, std::string_view text, OnSignal& value);
-void from_text(std::string_view flag, std::string_view text, LrShape& value);
+void from_text(std::string_view flag, std::string_view text, LrShape& value);  ///< the same
 std::string to_text(OnSignal value);
 std::string to_text(LrShape value);
 
