@@ -16,8 +16,7 @@
 #include "../../fsdp/core/value_names.hpp"
 #include "files/input_files.hpp"
 #include "files/text_files.hpp"
-#include "formats/megatron.hpp"
-#include "formats/token_folder.hpp"
+#include "formats/token_files.hpp"
 
 namespace fsdp::data {
 namespace {

@@ -18,7 +18,7 @@
 #include "files/encodings.hpp"
 #include "files/text_files.hpp"
 #include "files/text_units.hpp"
-#include "formats/token_folder.hpp"
+#include "formats/token_files.hpp"
 
 namespace fsdp::data {
 namespace {

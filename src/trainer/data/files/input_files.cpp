@@ -15,7 +15,7 @@
 
 #include "../../../fsdp/core/magics.hpp"
 #include "../../../text/unicode/code_points.hpp"
-#include "../formats/megatron.hpp"
+#include "../formats/token_files.hpp"
 
 namespace fsdp::data {
 namespace {

@@ -13,7 +13,7 @@
 
 #include "../../../fsdp/core/paths.hpp"
 #include "../../../fsdp/core/strings.hpp"
-#include "../formats/token_folder.hpp"
+#include "../formats/token_files.hpp"
 #include "encodings.hpp"
 
 namespace fsdp::data {
