@@ -23,7 +23,6 @@
 #include "../../fsdp/checkpoint/posix.hpp"
 #include "files/encodings.hpp"
 #include "files/text_files.hpp"
-#include "files/text_units.hpp"
 
 namespace fsdp::data {
 namespace {

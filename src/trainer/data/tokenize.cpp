@@ -17,7 +17,6 @@
 #include "../../fsdp/core/json/strict_json.hpp"
 #include "files/encodings.hpp"
 #include "files/text_files.hpp"
-#include "files/text_units.hpp"
 #include "formats/token_files.hpp"
 
 namespace fsdp::data {

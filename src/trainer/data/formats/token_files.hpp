@@ -20,7 +20,7 @@
 #include <tessera/text/tokenizer.hpp>
 
 #include "../../../fsdp/checkpoint/posix.hpp"
-#include "../files/text_units.hpp"
+#include "../files/text_files.hpp"
 
 namespace fsdp::data {
 
