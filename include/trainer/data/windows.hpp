@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Windows of a fixed sequence length: consecutive ones that are cut from a corpus, or packed conversations. The last
-/// of them are held out. Window i of a corpus is tokens [i * S, (i + 1) * S]: the input is all of them but the last,
-/// the target all but the first.
+/// Windows of a fixed sequence length, cut from a corpus or packed with conversations; the last ones are held out.
+/// Window i of a corpus is tokens [i * S, (i + 1) * S]: the input is all but the last, the target all but the first.
 #pragma once
 
 #include <cstdint>

@@ -2,9 +2,8 @@
 /// @file
 /// Named flags bound to fields: one table for the command line, TOML files, --help, checks and a run's record.
 ///
-/// The command line overrides the file; an unknown name in either is an error. An omitted flag without a default is
-/// std::nullopt in its field. An empty value is an error for every flag, since it is most often an unset variable of a
-/// script.
+/// The command line overrides the file; an unknown name in either is an error, and so is an empty value, which is most
+/// often an unset variable of a script. An omitted flag without a default is std::nullopt in its field.
 #pragma once
 
 #include <concepts>

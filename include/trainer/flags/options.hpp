@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The options of each sub-command: plain structs with the defaults that `--help` prints, and the largest numbers that
-/// flags accept. Policies and the optimizer are passed separately, except for the number of ranks that share each
-/// sequence. To add a flag, add a field here and a line in src/trainer/flags/bind.cpp, which specifies whether results
-/// depend on it.
+/// flags accept. Policies and the optimizer are passed separately, except for the ranks that share each sequence. To
+/// add a flag: a field here and a line in src/trainer/flags/bind.cpp, which specifies whether results depend on it.
 #pragma once
 
 #include <cstdint>
@@ -54,8 +53,7 @@ struct LrSchedule {
 
 /// Returns the learning rate of a step; the first is step 0. After a linear warm-up to the peak:
 /// - constant: stays at the peak;
-/// - linear, cosine: falls from the end of warm-up to last_fraction x peak at the last step, along a line or half a
-///   cosine;
+/// - linear, cosine: falls from then to last_fraction x peak at the last step, along a line or half a cosine;
 /// - wsd (warm-up, stable, decay): stays at the peak, then falls linearly over the last `decay` steps.
 double lr_at(const LrSchedule& schedule, std::int64_t step);
 
