@@ -325,18 +325,6 @@ class Calibrator {
   std::optional<RankWork> work_;
 };
 
-/// Writes the file and prints it with its name. Prints it alone if `path` is empty, or if it cannot be written.
-void write_cluster(const std::string& path, const std::string& text) {
-  if (path.empty()) return print_text(stdout, text);
-  try {
-    report::write_output("--out", path, text);
-  } catch (const InputError&) {
-    print_text(stdout, text);  // the measurements took long, so their result must not be lost
-    throw;
-  }
-  print_text(stdout, text + path + "\n");
-}
-
 }  // namespace
 
 void measure(const cli::Calibrate& options, const Subject& subject) {
@@ -350,7 +338,16 @@ void measure(const cli::Calibrate& options, const Subject& subject) {
     if (!options.out.empty()) fifo = report::require_writable("--out", options.out);
   });
   const std::string file = Calibrator(options, subject).run();
-  on_first([&] { write_cluster(options.out, file); });
+  on_first([&] {
+    if (options.out.empty()) return print_text(stdout, file);
+    try {
+      report::write_output("--out", options.out, file);
+    } catch (const InputError&) {
+      print_text(stdout, file);  // the measurements took long, so their result must not be lost
+      throw;
+    }
+    print_text(stdout, file + options.out + "\n");
+  });
 }
 
 }  // namespace fsdp::calibrate

@@ -22,7 +22,7 @@
 #include <tessera/fsdp/device/operations.hpp>
 #include <tessera/fsdp/training/launch.hpp>
 
-#include "calibrate.hpp"
+#include "../cli/commands.hpp"
 #include "computations.hpp"
 #include "links.hpp"
 #include "rounds.hpp"
@@ -186,8 +186,11 @@ struct Subject {
 /// Measures on all ranks; each figure is that of the slowest rank. Rank 0 writes the file.
 void measure(const cli::Calibrate& options, const Subject& subject);
 
+}  // namespace fsdp::calibrate
+
 template <class Comm>
-int calibrate(const cli::Calibrate& options) {
+int fsdp::cli::calibrate(const Calibrate& options) {
+  using namespace fsdp::calibrate;
   return train::launch<Comm>(options.launch, [&options](Comm& communicator) {
     measure(options,
             {.all = comm::Ranks(communicator),
@@ -198,5 +201,3 @@ int calibrate(const cli::Calibrate& options) {
              }});
   });
 }
-
-}  // namespace fsdp::calibrate

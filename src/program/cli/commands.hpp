@@ -152,4 +152,9 @@ int run(const Tokenize& command);
 int run(const Plot& command);  ///< warns on stderr about unusable lines
 int run(const Diff& command);  ///< the same; returns 1 if the digests differ
 
+/// Starts or joins the ranks of a communicator and measures the figures of a plan::Cluster; rank 0 writes the file.
+/// Returns the exit status. Throws InputError unless ranks are numbered node by node. Defined in ../calibrate/work.hpp.
+template <class Comm>
+int calibrate(const Calibrate& command);
+
 }  // namespace fsdp::cli

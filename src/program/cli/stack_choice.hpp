@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The policies as values: parses and prints their flags, and selects the compiled type. To add a communicator: its kind
-/// and name here, and its type in cmake/stacks.cmake. To add a strategy: add it to a type of AnyStrategy
+/// The policies as values: parses and prints their flags, and selects the compiled type. To add a communicator: its
+/// kind and name here, and its type in cmake/stacks.cmake. To add a strategy: add it to a type of AnyStrategy
 /// (tessera/fsdp/sharding/run_time.hpp); it lists its own name and numbers.
 #pragma once
 

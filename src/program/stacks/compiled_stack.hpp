@@ -15,7 +15,6 @@
 #include <tessera/trainer/run/replay.hpp>
 #include <tessera/trainer/run/train.hpp>
 
-#include "../calibrate/calibrate.hpp"
 #include "../cli/commands.hpp"
 #include "../cli/replay.hpp"
 #include "../cli/stack_choice.hpp"
@@ -73,7 +72,7 @@ CompiledStack compiled_stack() {
           [](const train::LaunchOptions& options, const std::function<int(const comm::Ranks&)>& f) {
             return train::launch<Comm>(options, [&](Comm& communicator) { return f(comm::Ranks(communicator)); });
           },
-      .calibrate = calibrate::calibrate<Comm>,
+      .calibrate = cli::calibrate<Comm>,
       .evaluate = on_folder<Model, train::evaluate<Model>>,
   };
   if constexpr (nn::GeneratingHead<typename Model::Head, typename Model::Local>)

@@ -23,12 +23,6 @@ namespace {
 constexpr std::string_view role_key = "role", units_key = "units", frozen_key = "frozen";
 constexpr std::array<Role, 3> roles{Role::matrix, Role::table, Role::vector};
 
-std::vector<std::string_view> words_of(std::string_view text) {
-  std::vector<std::string_view> words = split_at(text, ' ');
-  std::erase(words, std::string_view());
-  return words;
-}
-
 std::string_view key_of(std::string_view word) { return word.substr(0, word.find('=')); }
 
 Role role_of(const std::string& where, std::string_view text) {
@@ -68,7 +62,8 @@ void set_word(const std::string& where, std::string_view word, OptimizerGroup& g
 void from_text(std::string_view flag, std::string_view text, OptimizerGroup& value) {
   const std::string where = message("--", flag, " '", shortened(text), "': ");
   value = {};
-  std::vector<std::string_view> words = words_of(text), keys;
+  std::vector<std::string_view> words = split_at(text, ' '), keys;
+  std::erase(words, std::string_view());
   if (!words.empty() && key_of(words.front()) == words.front()) {
     value.parameters = words.front();
     words.erase(words.begin());

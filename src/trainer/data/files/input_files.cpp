@@ -113,10 +113,6 @@ bool is_pickle(std::string_view head) {  // protocols 4 and 5 begin with a frame
          head.substr(7, 4) == "\0\0\0\0"sv;
 }
 
-bool is_safetensors(std::string_view head) {
-  return head.size() > 10 && head.substr(8, 2) == "{\""sv && little_endian(head.substr(0, 8)) < 100'000'000;
-}
-
 bool is_arrow_stream(std::string_view head) {  // the format of `datasets`: -1, then the length of a flatbuffer
   if (head.size() < 12 || !head.starts_with("\xff\xff\xff\xff"sv)) return false;
   const std::uint64_t length = little_endian(head.substr(4, 4)), root = little_endian(head.substr(8, 4));
@@ -217,7 +213,8 @@ bool is_plain_text(std::string_view head) {
 std::optional<FileKind> known_kind(std::string_view head) {
   if (head.starts_with("\x93NUMPY"sv)) return numpy_kind(head);
   if (is_pickle(head)) return FileKind{"a pickle of Python", std::string(as_tokens)};
-  if (is_safetensors(head)) return FileKind{"weights in safetensors", std::string(no_data)};
+  if (head.size() > 10 && head.substr(8, 2) == "{\""sv && little_endian(head.substr(0, 8)) < 100'000'000)
+    return FileKind{"weights in safetensors", std::string(no_data)};
   if (is_arrow_stream(head)) return FileKind{"a stream of Arrow", std::string(as_jsonl)};
   const Magic* const magic = magic_of(head);
   if (magic == nullptr) return std::nullopt;
