@@ -36,23 +36,12 @@ struct Figure {
   double value, least, most;
 };
 
-/// The placement of ranks on nodes: the same number on each node, numbered node by node, as plans assume.
-struct Places {
-  int nodes = 1;
-  int per_node = 1;
-};
-
-/// Memory of a rank in bytes, the same on all ranks.
-struct MeasuredMemory {
-  std::int64_t memory = 0;          ///< memory of its device
-  std::int64_t runtime_bytes = 0;   ///< bytes in use in addition to tensors
-  std::int64_t exchange_bytes = 0;  ///< further bytes in use if ranks call all_to_all
-};
-
 /// The figures of a cluster, from the seconds of the slowest rank, with the note on each in the cluster's file.
 class Figures {
  public:
-  Figures(const Rounds& rounds, std::int64_t repeats) : rounds_(rounds), repeats_(repeats) {}
+  /// `cluster`: with its device, ranks and threads.
+  Figures(const Rounds& rounds, std::int64_t repeats, plan::Cluster& cluster)
+      : rounds_(rounds), repeats_(repeats), cluster_(cluster) {}
 
   /// Returns the cluster as a TOML file that `--cluster` reads, with the spread of each figure in a comment.
   std::string file() const {
@@ -95,7 +84,7 @@ class Figures {
 
   /// Sets the figures of collectives within a node and between nodes, of which one can be absent. Half of the time of a
   /// call with few bytes is attributed to its start, the rest to the messages between ranks.
-  void set_links(const std::optional<Link>& node, const std::optional<Link>& network, int per_node) {
+  void set_links(const std::optional<Link>& node, const std::optional<Link>& network) {
     plan::Cluster& c = cluster_;
     const Link& nearest = node ? *node : *network;
     set(c.collective_latency, "collective_latency", figure([&](auto round) { return start(nearest, round) / 2; }));
@@ -109,7 +98,7 @@ class Figures {
             const double messages = start(*network, round) - start(nearest, round) / 2;
             return std::max(messages, 0.0) / (network->ranks - 1);
           }));
-      set(c.network_bandwidth, "network_bandwidth", bandwidth(*network, per_node));
+      set(c.network_bandwidth, "network_bandwidth", bandwidth(*network, static_cast<double>(c.ranks_per_node)));
     } else {  // these figures are omitted in the file
       c.network_latency = c.node_latency;
       c.network_bandwidth = c.node_bandwidth;
@@ -134,18 +123,12 @@ class Figures {
                                                 : "not measured: gathers end too soon";
   }
 
-  void set_memory(std::string_view device, const Places& places, int threads, const MeasuredMemory& measured) {
-    const bool on_host = device == device::Cpu::name;
-    cluster_.device = device;
-    cluster_.ranks_per_node = places.per_node;
-    cluster_.ranks = cluster_.ranks_per_node * places.nodes;
-    cluster_.threads = threads;
-    cluster_.memory = measured.memory;
-    cluster_.runtime_bytes = measured.runtime_bytes;
-    cluster_.exchange_bytes = measured.exchange_bytes;
+  /// Sets the host memory. The cluster has the rest already.
+  void set_memory() {
+    const bool on_host = cluster_.device == device::Cpu::name;
     struct sysinfo machine {};
     cluster_.host_memory = ::sysinfo(&machine) == 0 ? static_cast<std::int64_t>(machine.totalram) * machine.mem_unit
-                                                    : measured.memory * places.per_node;
+                                                    : cluster_.memory * cluster_.ranks_per_node;
     notes_["memory"] = on_host ? "nine tenths of what was free" : "all of the device's";
     notes_["runtime_bytes"] = on_host ? "resident before any tensor" : "taken without tensors, by others too";
     notes_["host_memory"] = "of rank 0's node";
@@ -185,7 +168,7 @@ class Figures {
 
   const Rounds& rounds_;
   std::int64_t repeats_;
-  plan::Cluster cluster_;
+  plan::Cluster& cluster_;
   std::map<std::string, std::string> notes_;  // notes by key of the file
 };
 
@@ -197,8 +180,8 @@ std::int64_t resident_bytes() {
   return resident * ::sysconf(_SC_PAGESIZE);
 }
 
-/// Returns the placement of ranks on hosts, by rank. Throws InputError for a placement that plans do not support.
-Places places_of(std::span<const std::string> hosts) {
+/// Sets the placement of ranks on hosts, by rank. Throws InputError for a placement that plans do not support.
+void set_places(plan::Cluster& cluster, std::span<const std::string> hosts) {
   std::vector<std::pair<std::string_view, int>> nodes;  // nodes with their number of ranks, in the order of ranks
   for (const std::string& host : hosts) {
     if (nodes.empty() || nodes.back().first != host) nodes.emplace_back(host, 0);
@@ -215,7 +198,8 @@ Places places_of(std::span<const std::string> hosts) {
     require<InputError>(ranks == nodes[0].second, "calibrate: ", nodes[0].first, " has ", nodes[0].second,
                         " of the ranks and ", host, " ", ranks, then);
   }
-  return {.nodes = static_cast<int>(nodes.size()), .per_node = nodes[0].second};
+  cluster.ranks_per_node = nodes[0].second;
+  cluster.ranks = cluster.ranks_per_node * std::ssize(nodes);
 }
 
 /// Runs the measurements on all ranks. Lives as long as one calibration.
@@ -227,12 +211,15 @@ class Calibrator {
         device_(subject.device),
         threads_(comm::rank_threads(options.launch.threads, all_.size())) {
     const std::int64_t resident = resident_bytes() / (subject.shares_process ? all_.size() : 1);
-    memory_ = {.memory = train::host_memory_of_rank(all_.size()) + resident, .runtime_bytes = resident};
-    places_ = places_of(comm::gather_texts(all_, machine_name(), "hosts"));
+    cluster_.device = device_.device;
+    cluster_.threads = threads_;
+    cluster_.memory = train::host_memory_of_rank(all_.size()) + resident;
+    cluster_.runtime_bytes = resident;
+    set_places(cluster_, comm::gather_texts(all_, machine_name(), "hosts"));
     train::use_threads(threads_);
-    const int per_node = places_.per_node;
-    if (per_node > 1 || places_.nodes == 1) node_ = subject.link([&](int rank) { return rank / per_node; });
-    if (places_.nodes > 1) network_ = subject.link([&](int rank) { return rank % per_node; });
+    const int per_node = static_cast<int>(cluster_.ranks_per_node);
+    if (per_node > 1 || cluster_.nodes() == 1) node_ = subject.link([&](int rank) { return rank / per_node; });
+    if (cluster_.nodes() > 1) network_ = subject.link([&](int rank) { return rank % per_node; });
   }
 
   /// Runs all measurements and returns the content of the cluster file.
@@ -240,7 +227,7 @@ class Calibrator {
     if (device_.free_bytes != nullptr) {  // the first all_to_all allocates memory of the device
       const std::int64_t before = device_.free_bytes();
       nearest().exchange();
-      memory_.exchange_bytes = std::max<std::int64_t>(before - device_.free_bytes(), 0);
+      cluster_.exchange_bytes = std::max<std::int64_t>(before - device_.free_bytes(), 0);
     }
     work_.emplace(all_, device_, threads_);
     Rounds rounds;
@@ -249,11 +236,12 @@ class Calibrator {
       if (*link) (*link)->add_to(rounds);
     rounds.run(options_.repeats, [&] { all_.barrier({"calibrate"}); });
     all_.reduce(rounds.samples(), comm::Reduction::max, {"calibrate"});
-    Figures figures(rounds, options_.repeats);
+    Figures figures(rounds, options_.repeats, cluster_);
     figures.set_rates(*work_);
-    figures.set_links(node_, network_, places_.per_node);
+    figures.set_links(node_, network_);
     figures.set_queues(device_.overlaps, measure_beside(rounds), node_ && node_->ranks == 1);
-    figures.set_memory(device_.device, places_, threads_, measure_memory());
+    measure_memory();
+    figures.set_memory();
     return figures.file();
   }
 
@@ -300,27 +288,29 @@ class Calibrator {
     return speeds;
   }
 
-  /// Frees all tensors on a device, but no communicator, and measures the bytes that are still in use. Returns the
-  /// least memory of all ranks, and the most that is in use. Collective.
-  MeasuredMemory measure_memory() {
+  /// Frees all tensors on a device, but no communicator, and measures the bytes that are still in use. Takes the least
+  /// memory of all ranks, and the most that is in use. Collective.
+  void measure_memory() {
     if (device_.free_bytes != nullptr) {
       work_.reset();
       for (const std::optional<Link>* link : {&node_, &network_})
         if (*link) (*link)->free_buffers();
-      memory_.memory = device_.total_bytes();
-      memory_.runtime_bytes = std::max<std::int64_t>(memory_.memory - device_.free_bytes() - memory_.exchange_bytes, 0);
+      cluster_.memory = device_.total_bytes();
+      cluster_.runtime_bytes =
+          std::max<std::int64_t>(cluster_.memory - device_.free_bytes() - cluster_.exchange_bytes, 0);
     }
-    std::int64_t most[] = {-memory_.memory, memory_.runtime_bytes, memory_.exchange_bytes};
+    std::int64_t most[] = {-cluster_.memory, cluster_.runtime_bytes, cluster_.exchange_bytes};
     all_.reduce(std::span<std::int64_t>(most), comm::Reduction::max, {"calibrate"});
-    return {.memory = -most[0], .runtime_bytes = most[1], .exchange_bytes = most[2]};
+    cluster_.memory = -most[0];
+    cluster_.runtime_bytes = most[1];
+    cluster_.exchange_bytes = most[2];
   }
 
   const cli::Calibrate& options_;
   comm::Ranks all_;
   const DeviceWork& device_;
   int threads_;
-  MeasuredMemory memory_;  // memory of this rank
-  Places places_;
+  plan::Cluster cluster_;  // its memory is that of this rank until measure_memory
   std::optional<Link> node_, network_;
   std::optional<RankWork> work_;
 };
