@@ -96,8 +96,6 @@ void from_text(std::string_view flag, std::string_view text, ExportType& value) 
 }
 std::string to_text(ExportType value) { return std::string(name_of(value.dtype)); }
 
-namespace {
-
 void bind(train::FlagSet& flags, Plan& command) {
   flags.add("json", command.plan.json, "one JSON object, in bytes and seconds");
   bind_step(flags, command.train);
@@ -202,6 +200,8 @@ void bind(train::FlagSet& flags, Tokenize& command) {
             train::counts_up_to(std::numeric_limits<std::int32_t>::max()));
   flags.add("threads", o.threads, "0: all cores", train::thread_counts);
 }
+
+namespace {
 
 /// Makes `command` the options of a sub-command, and adds their flags to `app`, which sets them during parsing.
 template <class Options>

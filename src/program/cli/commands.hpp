@@ -142,6 +142,14 @@ void bind(train::FlagSet& flags, OnStack<Options>& command) {
   bind(flags, command.options);
   bind(flags, command.stack);
 }
+void bind(train::FlagSet& flags, Plan& command);
+void bind(train::FlagSet& flags, Calibrate& command);
+void bind(train::FlagSet& flags, Export& command);
+void bind(train::FlagSet& flags, Inspect& command);
+void bind(train::FlagSet& flags, Tokenize& command);
+void bind(train::FlagSet& flags, Plot& command);
+void bind(train::FlagSet& flags, Diff& command);
+void bind(train::FlagSet& flags, Replay& command);
 
 /// Run the sub-commands that work on files and start no ranks. Return the exit status. Throw InputError.
 int run(const Export& command);
