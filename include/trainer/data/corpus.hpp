@@ -93,7 +93,6 @@ class Corpus {
  private:
   void add(const InputFile& input, TokenFormat format);
   void add_text(const InputFile& input, TokenFormat format);
-  void add_megatron(const std::filesystem::path& index);
   void append(const std::filesystem::path& path, const TokenLayout& layout, std::int64_t header, std::int64_t bytes);
 
   std::vector<CorpusFile> files_;

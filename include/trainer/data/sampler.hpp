@@ -88,7 +88,7 @@ class Sampler {
   void restore(Position position);                 ///< throws InputError if the position is not inside an epoch
   void advance();                                  ///< moves to the next step
 
-  std::vector<std::int64_t> batch() const;  ///< windows of the current step, in order
+  std::vector<std::int64_t> batch() const { return draw(0, batch_); }  ///< windows of the current step, in order
   /// The share's part of batch(), whose size must be a multiple of the number of pieces.
   std::vector<std::int64_t> slice(const Share& share) const;
   /// Index of the share's first window among all windows that a run draws.
@@ -97,7 +97,7 @@ class Sampler {
 
  private:
   std::vector<std::int64_t> draw(std::int64_t begin, std::int64_t count) const;
-  std::int64_t begin_of(const Share& share) const;
+  std::int64_t begin_of(const Share& share) const { return share.piece * (batch_ / share.pieces); }
 
   std::uint64_t seed_;
   std::int64_t windows_, batch_;

@@ -17,7 +17,7 @@
 namespace fsdp::cli {
 namespace {
 
-constexpr ValueNames<LayoutChoice::owned> layout_names("default", "per-parameter", "flat", "rows", "owned");
+constexpr ValueNames<LayoutChoice::owned> layouts("default", "per-parameter", "flat", "rows", "owned");
 constexpr ValueNames<PrecisionChoice::bf16_wire> precision_names("fp32", "bf16", "bf16:wire=bf16");
 constexpr ValueNames<OffloadChoice::optimizer> offload_names("none", "optimizer");
 constexpr std::string_view in_pieces = ":pieces=V";
@@ -145,11 +145,11 @@ ShardingChoice parse_sharding(std::string_view text) {
 }
 
 std::optional<buffer::AnyLayout> layout_of(const ShardingChoice& choice) {
-  const buffer::AnyLayout layouts[] = {buffer::PerParameter{}, buffer::Flat{}, buffer::Rows{}, buffer::Owned{}};
+  const buffer::AnyLayout kinds[] = {buffer::PerParameter{}, buffer::Flat{}, buffer::Rows{}, buffer::Owned{}};
   const std::string own =
       std::visit([](const auto& strategy) { return policy_text(fsdp::layout_of(strategy)); }, choice.strategy);
   if (choice.layout == LayoutChoice::own || to_text(choice.layout) == own) return std::nullopt;
-  return layouts[static_cast<std::size_t>(choice.layout) - 1];
+  return kinds[static_cast<std::size_t>(choice.layout) - 1];
 }
 
 int pieces_of(const ShardingChoice& choice) {
@@ -177,12 +177,10 @@ void from_text(std::string_view, std::string_view text, ShardingChoice& value) {
   value.strategy = parse_sharding(text).strategy;  // the layout comes from --layout
 }
 
-void from_text(std::string_view flag, std::string_view text, LayoutChoice& value) {
-  value = layout_names.value(flag, text);
-}
+void from_text(std::string_view flag, std::string_view text, LayoutChoice& value) { value = layouts.value(flag, text); }
 
 std::string to_text(const ShardingChoice& value) { return listed_text(value.strategy); }
-std::string to_text(LayoutChoice value) { return layout_names.name(value); }
+std::string to_text(LayoutChoice value) { return layouts.name(value); }
 
 std::string sharding_kinds() {
   std::string text;

@@ -21,7 +21,7 @@
 namespace fsdp::data {
 namespace {
 
-constexpr ValueNames<TokenFormat::chat> format_names("auto", "bytes", "u16", "u32", "chat");
+constexpr ValueNames<TokenFormat::chat> formats("auto", "bytes", "u16", "u32", "chat");
 
 struct FileTokens {
   TokenLayout layout = {};
@@ -66,11 +66,8 @@ std::optional<FileTokens> llm_c_tokens(const OpenFile& file) {
 
 }  // namespace
 
-void from_text(std::string_view flag, std::string_view text, TokenFormat& value) {
-  value = format_names.value(flag, text);
-}
-
-std::string to_text(TokenFormat value) { return format_names.name(value); }
+void from_text(std::string_view flag, std::string_view text, TokenFormat& value) { value = formats.value(flag, text); }
+std::string to_text(TokenFormat value) { return formats.name(value); }
 
 std::string TokenLayout::unit() const {
   if (text) return "bytes";
@@ -99,7 +96,16 @@ Corpus::Corpus(std::span<const std::filesystem::path> paths, TokenFormat format)
 void Corpus::add(const InputFile& input, TokenFormat format) {
   const std::filesystem::path& path = input.path;
   if (format == TokenFormat::automatic)
-    if (const std::optional<std::filesystem::path> index = megatron_index(path)) return add_megatron(*index);
+    if (const std::optional<std::filesystem::path> index = megatron_index(path)) {
+      const MegatronTokens tokens = read_megatron_index(*index);
+      append(megatron_tokens_of(*index),
+             {.token_bytes = tokens.token_bytes, .is_signed = tokens.is_signed, .text = false}, 0,
+             tokens.tokens * tokens.token_bytes);
+      if (tokens.tokens == 0) return;
+      files_.back().index = *index;
+      indexed_documents_ += tokens.documents;
+      return;
+    }
   const OpenFile file(path);
   if (file.bytes() <= 0) return;
   std::optional<FileTokens> found;
@@ -129,15 +135,6 @@ void Corpus::add_text(const InputFile& input, TokenFormat format) {
                       " holds records of JSON, whose texts a tokenizer reads; name one by --tokenizer, or say "
                       "--data-format bytes to train on the file as it stands");
   append(input.path, {}, candidate.mark_bytes, candidate.bytes);
-}
-
-void Corpus::add_megatron(const std::filesystem::path& index) {
-  const MegatronTokens tokens = read_megatron_index(index);
-  append(megatron_tokens_of(index), {.token_bytes = tokens.token_bytes, .is_signed = tokens.is_signed, .text = false},
-         0, tokens.tokens * tokens.token_bytes);
-  if (tokens.tokens == 0) return;
-  files_.back().index = index;
-  indexed_documents_ += tokens.documents;
 }
 
 std::vector<std::int64_t> Corpus::document_borders() const {

@@ -91,7 +91,6 @@ void Windows::fill(std::int64_t window, std::int32_t* tokens, std::int32_t* targ
 constexpr ValueNames<OnLong::cut> on_long_names("error", "drop", "cut");
 
 void from_text(std::string_view flag, std::string_view text, OnLong& value) { value = on_long_names.value(flag, text); }
-
 std::string to_text(OnLong value) { return on_long_names.name(value); }
 
 PackedConversations::PackedConversations(const std::filesystem::path& path, const Packing& packing)

@@ -17,8 +17,8 @@
 namespace fsdp::train {
 namespace {
 
-constexpr ValueNames<OnSignal::stop> on_signal_names("save", "stop");
-constexpr ValueNames<LrShape::wsd> lr_shape_names("constant", "linear", "cosine", "wsd");
+constexpr ValueNames<OnSignal::stop> signal_names("save", "stop");
+constexpr ValueNames<LrShape::wsd> shape_names("constant", "linear", "cosine", "wsd");
 
 /// Throws InputError for a given flag that the kind of data does not use.
 template <class Options>
@@ -172,15 +172,11 @@ void validate_sampling(const FlagSet& flags, const GenerateOptions& o) {
 }
 
 void from_text(std::string_view flag, std::string_view text, OnSignal& value) {
-  value = on_signal_names.value(flag, text);
+  value = signal_names.value(flag, text);
 }
-
-void from_text(std::string_view flag, std::string_view text, LrShape& value) {
-  value = lr_shape_names.value(flag, text);
-}
-
-std::string to_text(OnSignal value) { return on_signal_names.name(value); }
-std::string to_text(LrShape value) { return lr_shape_names.name(value); }
+void from_text(std::string_view flag, std::string_view text, LrShape& value) { value = shape_names.value(flag, text); }
+std::string to_text(OnSignal value) { return signal_names.name(value); }
+std::string to_text(LrShape value) { return shape_names.name(value); }
 
 std::optional<DynamicLossScale> loss_scale_of(const TrainOptions& options) {
   const std::string& text = options.loss_scale;
