@@ -37,8 +37,8 @@ class Tensors {
 
 /// Fills host memory with floats or bf16 in [-scale, scale), which become neither denormal nor large when they are
 /// multiplied; always the same.
-template <class T>
-void fill_uniform(Tensor<T> values, float scale);
+void fill_uniform(Tensor<float> values, float scale);
+void fill_uniform(Tensor<bf16> values, float scale);
 /// Fills memory of a device.
 template <class Device, class T>
 void fill_uniform(typename Device::Queue& queue, Tensor<T> values, float scale) {
