@@ -42,7 +42,6 @@ class CollectiveSizes {
   std::int64_t full_stride_ = 0, shard_stride_ = 0, received_stride_ = 0;
 };
 
-/// The tensors with their memory.
 template <class Device>
 class CollectiveBuffers : public CollectiveSizes {
  public:

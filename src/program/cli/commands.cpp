@@ -84,7 +84,6 @@ void bind(train::FlagSet& flags, Train& command) {
                "configurations, which train accepts unchanged");
 }
 
-/// Converts the name of an element type for exported weights.
 void from_text(std::string_view flag, std::string_view text, ExportType& value) {
   std::vector<std::string> names;
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {

@@ -21,6 +21,7 @@
 
 namespace fsdp::cli {
 
+/// The options of the sub-commands (tessera COMMAND --help).
 struct Train {
   train::TrainOptions options = {};
   train::OptimizerChoice optimizer = {};
@@ -29,14 +30,12 @@ struct Train {
   friend bool operator==(const Train&, const Train&) = default;
 };
 
-/// `tessera plan`: estimates a training step on a cluster.
 struct Plan {
   Train train = {};
   train::PlanOptions plan = {};
   bool fit = false;  ///< search all options that the flags leave open for the fastest configurations that fit
 };
 
-/// `tessera calibrate`: measures the machines that it runs on, and writes a cluster file.
 struct Calibrate {
   std::string out = {};      ///< path of the file to write; empty: stdout
   std::int64_t repeats = 9;  ///< number of samples of each figure; the median is reported
@@ -63,7 +62,6 @@ struct ExportType {
 void from_text(std::string_view flag, std::string_view text, ExportType& value);
 std::string to_text(ExportType value);
 
-/// `tessera export`: exports a checkpoint to a folder that other programs can open.
 struct Export {
   std::string from = {}, to = {};
   ExportType type = {};
@@ -73,31 +71,26 @@ struct Export {
   bool merge = false;
 };
 
-/// `tessera inspect`: describes and verifies a folder.
 struct Inspect {
   std::string folder = {};
   bool quick = false;
 };
 
-/// `tessera tokenize`: converts text to token files.
 struct Tokenize {
   data::TokenizeRequest request = {};
   std::vector<std::string> inputs = {};
   std::string tokenizer = {}, out = {};
 };
 
-/// `tessera plot`: draws curves from metrics files.
 struct Plot {
   std::vector<std::string> files = {};
   std::string out = "plot.svg";
 };
 
-/// `tessera diff`: reports the first difference between the digests of two runs.
 struct Diff {
   std::string a = {}, b = {};
 };
 
-/// `tessera replay`: recomputes a step of a run.
 struct Replay {
   train::ReplayRequest request = {};
   std::vector<std::string> data = {};  ///< data files; empty: the paths that the run recorded

@@ -198,7 +198,6 @@ class Inspection {
                       const std::function<bool(const std::string&)>& ignored = {}) {
     look("reading values", [&](const auto& show) { return checkpoint::not_finite_in(files, show, ignored); });
   }
-  /// The same for the optimizer's states.
   void look_at_states() {
     const checkpoint::SafetensorsFile file(folder_ / "optimizer.safetensors");
     look_at_values(std::span(&file, 1));

@@ -27,8 +27,7 @@
 namespace fsdp::data {
 namespace {
 
-// The file's format: tokens as int32; the index as int64; a JSON object; a tail of fixed size that contains the lengths
-// of the index and of the object.
+// The file: tokens as int32, the index as int64, a JSON object, and a tail of fixed size with the lengths of these two.
 constexpr std::string_view magic = "tessera chat 1\n\n";
 
 struct Tail {
