@@ -12,7 +12,7 @@
 
 #include <tessera/fsdp/core/checked.hpp>
 
-#include "../src/program/calibrate/operands.hpp"
+#include "../src/program/calibrate/computations.hpp"
 
 namespace fsdp::bench {
 

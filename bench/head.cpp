@@ -11,7 +11,7 @@
 #include <tessera/fsdp/device/operations.hpp>
 #include <tessera/fsdp/nn/loss_head.hpp>
 
-#include "../src/program/calibrate/operands.hpp"
+#include "../src/program/calibrate/computations.hpp"
 #include "lines.hpp"
 #include "options.hpp"
 

@@ -14,7 +14,7 @@
 #include <tessera/fsdp/device/meta.hpp>
 #include <tessera/fsdp/nn/swiglu_mlp.hpp>
 
-#include "../src/program/calibrate/operands.hpp"
+#include "../src/program/calibrate/computations.hpp"
 
 namespace fsdp::bench {
 

@@ -13,7 +13,7 @@
 #include <tessera/fsdp/optim/optimizer.hpp>
 #include <tessera/fsdp/training/run_time_optimizer.hpp>
 
-#include "../src/program/calibrate/operands.hpp"
+#include "../src/program/calibrate/computations.hpp"
 #include "bounds.hpp"
 #include "lines.hpp"
 #include "options.hpp"

@@ -43,7 +43,9 @@ s#<tessera/trainer/data/data_names\.hpp>#<tessera/trainer/data/data_inputs.hpp>#
 s#<tessera/trainer/data/left_out\.hpp>#<tessera/trainer/data/data_inputs.hpp>#
 s#<tessera/trainer/data/packed_conversations\.hpp>#<tessera/trainer/data/windows.hpp>#
 s#<tessera/trainer/flags/byte_count\.hpp>#<tessera/trainer/flags/flag_values.hpp>#
+s#<tessera/trainer/flags/cluster_file\.hpp>#<tessera/trainer/flags/flag_values.hpp>#
 s#<tessera/trainer/flags/group_flag\.hpp>#<tessera/trainer/flags/flag_values.hpp>#
+s#<tessera/trainer/flags/learning_rate\.hpp>#<tessera/trainer/flags/options.hpp>#
 s#<tessera/trainer/flags/offload_flag\.hpp>#<tessera/trainer/flags/flag_values.hpp>#
 s#<tessera/trainer/flags/sequence_flag\.hpp>#<tessera/trainer/flags/flag_values.hpp>#
 s#<tessera/trainer/flags/ranges\.hpp>#<tessera/trainer/flags/options.hpp>#

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <exception>
 #include <filesystem>
+#include <iterator>
 #include <string>
 #include <utility>
 #include <variant>
@@ -20,12 +21,11 @@
 #include <tessera/fsdp/model_files/model_files.hpp>
 #include <tessera/fsdp/plan/cluster.hpp>
 #include <tessera/fsdp/training/program.hpp>
-#include <tessera/trainer/flags/cluster_file.hpp>
+#include <tessera/trainer/flags/flag_values.hpp>
 #include <tessera/trainer/run/output_files.hpp>
 
 #include "../fsdp/core/paths.hpp"
 #include "cli/commands.hpp"
-#include "cli/files.hpp"
 #include "cli/fit.hpp"
 #include "cli/listed.hpp"
 #include "cli/replay.hpp"
@@ -45,8 +45,7 @@ namespace {
 const std::vector<stacks::CompiledStack>& compiled_stacks() {
   static const std::vector<stacks::CompiledStack> all = [] {
     std::vector<stacks::CompiledStack> list;
-#define FSDP_STACK(name) \
-  for (const stacks::CompiledStack& stack : stacks::name()) list.push_back(stack);
+#define FSDP_STACK(name) std::ranges::copy(stacks::name(), std::back_inserter(list));
 #include <stacks.inc>
 #undef FSDP_STACK
     return list;
@@ -77,14 +76,6 @@ const stacks::CompiledStack& find_stack(const cli::StackChoice& asked) {
   });
 }
 
-/// Returns any compiled stack with a communicator, for functions that depend on nothing else.
-const stacks::CompiledStack& any_stack(const cli::CommChoice& comm) {
-  cli::StackChoice any;
-  any.comm = comm;
-  cli::require_built(any, {.comms = built_with().comms, .precisions = {cli::to_text(any.precision)}});
-  return *std::ranges::find(compiled_stacks(), cli::name_of_comm(comm), &stacks::CompiledStack::comm);
-}
-
 /// Whether an error may start MPI, to be compared with the errors of the other processes of mpirun's job.
 bool may_join_mpi = true;
 
@@ -96,16 +87,6 @@ int end_together(const std::exception_ptr& error) {
   if (may_join_mpi && mpi != stacks.end() && comm::launched_by_mpi() && comm::launched_job().processes > 1)
     return mpi->on_ranks({}, [&](const comm::Ranks&) -> int { std::rethrow_exception(error); });
   std::rethrow_exception(error);
-}
-
-/// Calls f, which returns an exit status, and passes its error to end_together.
-template <class F>
-int run_together(const F& f) {
-  try {
-    return f();
-  } catch (const Error&) {
-    return end_together(std::current_exception());
-  }
 }
 
 /// Replaces the path of a directory of checkpoints by its newest complete step, and prints the step's path.
@@ -196,7 +177,10 @@ struct Run {
     command.flags.require_ranges();
     settle_launch(command->comm, command->launch, command.flags.is_given("comm"));
     train::require_unread("--out", command->out, command.flags.files());
-    return any_stack(command->comm).calibrate(*command);
+    const cli::StackChoice any{.comm = command->comm};  // any stack with this communicator
+    cli::require_built(any, {.comms = built_with().comms, .precisions = {cli::to_text(any.precision)}});
+    return std::ranges::find(compiled_stacks(), cli::name_of_comm(any.comm), &stacks::CompiledStack::comm)
+        ->calibrate(*command);
   }
   int operator()(const Bound<cli::Eval>& command) const {
     take_newest_step(command->options.model);
@@ -249,6 +233,11 @@ struct Run {
 
 int main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_DFL);  // a parent process may have ignored it; `tessera generate | head` must end
-  return fsdp::train::run_program(
-      [&] { return fsdp::run_together([&] { return std::visit(fsdp::Run{}, fsdp::cli::parse(argc, argv)); }); });
+  return fsdp::train::run_program([&] {
+    try {
+      return std::visit(fsdp::Run{}, fsdp::cli::parse(argc, argv));
+    } catch (const fsdp::Error&) {
+      return fsdp::end_together(std::current_exception());
+    }
+  });
 }

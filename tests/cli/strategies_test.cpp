@@ -10,7 +10,7 @@
 #include <tessera/fsdp/precision/policies.hpp>
 #include <tessera/tiling/policies.hpp>
 #include "src/fsdp/core/strings.hpp"
-#include "src/program/cli/fit_space.hpp"
+#include "src/program/cli/fit.hpp"
 #include "src/program/cli/stack_choice.hpp"
 #include "support/choices.hpp"
 #include "support/temporary_folder.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/trainer/data/formats/megatron.hpp"
+#include "src/trainer/data/formats/token_files.hpp"
 
 #include <array>
 #include <limits>

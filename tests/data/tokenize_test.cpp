@@ -10,7 +10,7 @@
 #include <tessera/fsdp/checkpoint/directory_lock.hpp>
 #include <tessera/trainer/data/corpus.hpp>
 
-#include "src/trainer/data/files/text_units.hpp"
+#include "src/trainer/data/files/text_files.hpp"
 #include "support/temporary_folder.hpp"
 #include "text/sample_strings.hpp"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The tokens.json of a folder of tokens.
-#include "src/trainer/data/formats/token_folder.hpp"
+#include "src/trainer/data/formats/token_files.hpp"
 #include "target.hpp"
 
 FUZZ_TARGET(token_folder) {

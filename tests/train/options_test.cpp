@@ -7,7 +7,6 @@
 #include <tessera/comm/launch/cores.hpp>
 #include <tessera/trainer/flags/flag_values.hpp>
 #include <tessera/trainer/flags/flags.hpp>
-#include <tessera/trainer/flags/learning_rate.hpp>
 #include <tessera/trainer/flags/options.hpp>
 #include "support/temporary_folder.hpp"
 

@@ -4,7 +4,7 @@
 /// runs alone, by latency-bandwidth models of the algorithms in use, and its demand on links.
 ///
 /// All rates are achieved rates, not those of data sheets, except for `peak`, the denominator of MFU. A program fills
-/// the struct itself, takes a known cluster by name, or reads a file (tessera/trainer/flags/cluster_file.hpp). To add a
+/// the struct itself, takes a known cluster by name, or reads a file (tessera/trainer/flags/flag_values.hpp). To add a
 /// known cluster: an entry in src/fsdp/plan/known_clusters.cpp with the source of every number.
 ///
 /// Of collectives, B: bytes of the whole buffer, n: ranks, m: nodes, g = n / m: ranks per node. A message takes

@@ -45,23 +45,19 @@ class Batches {
     draw(sampler, 0, {.piece = piece, .pieces = pieces});
     return batches_.front();
   }
-  /// Fills the first micro-batch with the given samples and returns it. If there are fewer samples than sequences, the
-  /// remaining sequences have no targets.
+  /// Fills the first micro-batch with samples and returns it. Sequences without a sample have no targets.
   const Batch& fill(std::span<const std::int64_t> samples) {
     fill(0, samples);
     return batches_.front();
   }
 
-  /// Return the drawn micro-batches, and the sum of their counts. If `parts` ranks share the sequences, the sum covers
-  /// only the rows of rank `part`.
-  /// @{
-  std::span<const Batch> micro_batches() const { return std::span(batches_).first(drawn_); }
+  std::span<const Batch> micro_batches() const { return std::span(batches_).first(drawn_); }  ///< the drawn ones
+  /// Returns the sum of the counts of the drawn micro-batches over the rows of part `part` of `parts`.
   BatchCounts counts(int part = 0, int parts = 1) const {
     BatchCounts sum;
     for (const Batch& batch : micro_batches()) sum += nn::counts_of_part(batch, part, parts);
     return sum;
   }
-  /// @}
 
  private:
   void draw(const data::Sampler& sampler, std::size_t micro_batch, const data::Share& share) {

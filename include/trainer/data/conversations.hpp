@@ -16,8 +16,6 @@
 
 namespace fsdp::data {
 
-struct TextFile;
-
 /// Reports progress: bytes of text read so far, and their total.
 using ReportBytes = std::function<void(std::int64_t bytes, std::int64_t all_bytes)>;
 
@@ -30,22 +28,16 @@ class ConversationTexts {
                     const std::string& chat_template, const std::string& end_token = {},
                     text::Learn learn = text::Learn::all);
 
-  /// The tokenizer and its template.
-  const text::ChatFormat& format() const { return format_; }
-  /// Files and folder entries that are not read.
-  const LeftOut& left_out() const { return left_out_; }
-  /// Returns 16 hexadecimal digits: a hash of the files' paths, sizes and modification times, the tokenizer and the
-  /// template.
+  const text::ChatFormat& format() const { return format_; }  ///< the tokenizer and its template
+  const LeftOut& left_out() const { return left_out_; }       ///< files and folder entries that are not read
+  /// Returns a hash in hexadecimal of the files' paths, sizes and modification times, the tokenizer and the template.
   std::string made_of() const;
 
-  /// Encodes all conversations on all cores and writes them, in order, to one file. The file appears under its name
-  /// when it is complete. Throws InputError with file and line for a record that is not a conversation, and if more
-  /// than 1 % of a file is not Unicode.
+  /// Encodes all conversations on all cores and writes them, in order, to one file, which appears when it is complete.
+  /// Throws InputError for a record that is not a conversation, and if more than 1 % of a file is not Unicode.
   void write(const std::filesystem::path& path, const ReportBytes& report = {}) const;
 
  private:
-  std::vector<TextFile> texts() const;
-
   std::vector<std::filesystem::path> files_;
   LeftOut left_out_;
   std::filesystem::path tokenizer_;
@@ -55,16 +47,13 @@ class ConversationTexts {
 /// Reads a file that ConversationTexts wrote. Immutable; several threads can call its functions at once.
 class Conversations {
  public:
-  /// Throws InputError for a damaged file.
-  explicit Conversations(const std::filesystem::path& path);
+  explicit Conversations(const std::filesystem::path& path);  ///< throws InputError for a damaged file
 
-  /// The number of conversations.
-  std::int64_t size() const { return static_cast<std::int64_t>(index_.size()); }
+  std::int64_t size() const { return static_cast<std::int64_t>(index_.size()); }  ///< the number of conversations
   std::int64_t length(std::int64_t i) const { return entry(i).end - begin(i); }  ///< number of tokens of conversation i
   std::string place_of(std::int64_t i) const;            ///< "chats.jsonl line 7", "chats.json record 7"
   const std::string& digest() const { return digest_; }  ///< digest of all tokens
-  /// Lines for the log, one sentence each: the parts of records that the template did not write, and the keys that were
-  /// not read.
+  /// Sentences for the log: about parts of records that the template did not write, and keys that were not read.
   const std::vector<std::string>& notes() const { return notes_; }
   /// The number of bytes in the texts that are not Unicode and were read as U+FFFD.
   std::int64_t replaced_bytes() const { return replaced_; }

@@ -40,8 +40,7 @@ struct TokenLayout {
   bool is_signed = false;   ///< a negative number is not a valid token
   bool text = true;         ///< text: each byte is a token
 
-  /// "bytes" or "tokens of 16 bits".
-  std::string unit() const;
+  std::string unit() const;  ///< "bytes" or "tokens of 16 bits"
   friend bool operator==(const TokenLayout&, const TokenLayout&) = default;
 };
 
@@ -70,22 +69,17 @@ class Corpus {
   /// different layouts, or if a token file's size differs from its header.
   explicit Corpus(std::span<const std::filesystem::path> paths, TokenFormat format = TokenFormat::automatic);
 
-  std::int64_t size() const { return size_; }  ///< number of tokens
-  /// The layout of all its files.
-  const TokenLayout& layout() const { return layout_; }
+  std::int64_t size() const { return size_; }                         ///< number of tokens
+  const TokenLayout& layout() const { return layout_; }               ///< the layout of all its files
   std::int64_t skipped_binary() const { return left_out_.binary(); }  ///< number of files that are not text
-  /// All files and folder entries that were skipped.
-  const LeftOut& left_out() const { return left_out_; }
-  /// Returns "left out: ..., 3 bytes that are not Unicode text were read as U+FFFD"; empty if no file was skipped and
-  /// no byte was replaced.
+  const LeftOut& left_out() const { return left_out_; }  ///< all files and folder entries that were skipped
+  /// Returns "left out: ..., 3 bytes that are not Unicode text were read as U+FFFD"; empty if nothing was lost.
   std::string losses() const;
-  /// All files, in the order of their tokens.
-  std::span<const CorpusFile> files() const { return files_; }
+  std::span<const CorpusFile> files() const { return files_; }  ///< all files, in the order of their tokens
 
   /// The number of documents that Megatron-LM's indices list.
   std::int64_t indexed_documents() const { return indexed_documents_; }
-  /// Returns the indices of the tokens at which those documents begin, in order. Throws InputError for a file without
-  /// an index.
+  /// Returns the indices of those documents' first tokens, in order. Throws InputError for a file without an index.
   std::vector<std::int64_t> document_borders() const;
   /// Returns whether the corpus contains a token. Reads the data up to the first occurrence.
   bool holds(std::uint32_t token) const;
@@ -94,13 +88,11 @@ class Corpus {
   /// 2^32 - 1. Throws InputError if a file's size has changed since it was opened.
   void copy(std::int64_t begin, std::span<std::uint32_t> out) const;
 
-  /// Returns the file of a token and its byte offset, for error messages.
-  CorpusPlace place_of(std::int64_t token) const;
+  CorpusPlace place_of(std::int64_t token) const;  ///< the file of a token and its byte offset, for error messages
 
  private:
   void add(const InputFile& input, TokenFormat format);
   void add_text(const InputFile& input, TokenFormat format);
-  void add_megatron(const std::filesystem::path& index);
   void append(const std::filesystem::path& path, const TokenLayout& layout, std::int64_t header, std::int64_t bytes);
 
   std::vector<CorpusFile> files_;

@@ -24,24 +24,18 @@ struct DataNames {
 /// InputError for a weight that is not a positive number, and if only some of the paths have a weight.
 DataNames parse_data(std::span<const std::string> texts);
 
-/// Converts names to text that can be sent to another rank, and back. Paths may contain any bytes.
+/// Converts names to text that can be sent to another rank. Paths may contain any bytes.
 std::string to_text(const DataNames& names);
-DataNames names_from_text(std::string_view text);
+DataNames names_from_text(std::string_view text);  ///< the inverse
 
 /// Files and folder entries that were skipped, counted by reason.
 class LeftOut {
  public:
-  /// Counts a path. `reason`: such as "hidden".
-  void add(std::string_view reason, const std::filesystem::path& path) { add(reason, path.string(), false, 1); }
-  /// Counts a file that is not text. `reason`: such as "binary".
-  void add_binary(std::string_view reason, const std::filesystem::path& path) { add(reason, path.string(), true, 1); }
-  /// Adds the paths that another reader skipped.
-  void add(const LeftOut& other);
-  /// Adds files that were not text when a folder was tokenized.
-  void add_earlier(std::int64_t files);
+  /// Counts a path. `reason`: such as "hidden". `binary`: whether it is a file that is not text.
+  void add(std::string_view reason, const std::filesystem::path& path, bool binary = false, std::int64_t count = 1);
+  void add(const LeftOut& other);  ///< adds the paths that another reader skipped
 
-  /// Returns whether no path was skipped.
-  bool empty() const { return reasons_.empty(); }
+  bool empty() const { return reasons_.empty(); }     ///< whether no path was skipped
   std::int64_t count(std::string_view reason) const;  ///< number of paths that were skipped for this reason
   std::int64_t binary() const;                        ///< number of files that are not text
   /// Returns "left out: hidden 1 (data/.git), binary 2 (data/a.bin, ...)"; empty if no path was skipped.
@@ -54,7 +48,6 @@ class LeftOut {
     bool binary = false;
     std::int64_t count = 0;
   };
-  void add(std::string_view reason, const std::string& path, bool binary, std::int64_t count);
 
   std::vector<Reason> reasons_;
 };

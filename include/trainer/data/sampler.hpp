@@ -17,10 +17,8 @@ namespace fsdp::data {
 /// applied again until the value is below `size` (cycle walking). The same on every machine and compiler.
 class Permutation {
  public:
-  /// The `number`-th permutation of a seed.
-  Permutation(std::uint64_t seed, std::uint64_t number, std::int64_t size);
-  /// Returns entry i, for i in [0, size).
-  std::int64_t operator()(std::int64_t i) const;
+  Permutation(std::uint64_t seed, std::uint64_t number, std::int64_t size);  ///< the `number`-th permutation of a seed
+  std::int64_t operator()(std::int64_t i) const;                             ///< entry i, for i in [0, size)
 
  private:
   std::uint64_t key_;
@@ -52,9 +50,8 @@ void check_pieces(std::int64_t batch, std::int64_t pieces);
 using Order = std::function<std::int64_t(std::int64_t n)>;
 
 /// Draws the n-th window of a run: a pure function of seed, weights and n. Among the first n windows, the count of
-/// source i differs from n x its share by at most the number of sources: the first source takes its quota of all
-/// windows, the second its quota of the remaining ones, and so on. A source whose windows are all used starts again
-/// with a new permutation.
+/// source i differs from n x its share by at most the number of sources: each source takes its quota of those that are
+/// left. A source whose windows are all used starts again with a new permutation.
 class Mixture {
  public:
   /// A source of windows.
@@ -72,8 +69,7 @@ class Mixture {
 
   /// Throws LogicError if there are no sources, or one has no windows or no positive weight.
   Mixture(std::uint64_t seed, std::vector<Source> sources);
-  /// Returns the n-th window, counted from 0.
-  Window operator()(std::int64_t n) const;
+  Window operator()(std::int64_t n) const;  ///< the n-th window, counted from 0
 
  private:
   std::uint64_t seed_;
@@ -88,22 +84,20 @@ class Sampler {
   /// Draws `batch` of `windows` windows per step; both must be at least 1.
   Sampler(std::uint64_t seed, std::int64_t windows, std::int64_t batch, Order order = {});
 
-  /// The position where the next step begins.
-  Position position() const { return position_; }
-  void restore(Position position);  ///< throws InputError if the position is not inside an epoch
-  void advance();                   ///< moves to the next step
+  Position position() const { return position_; }  ///< the position where the next step begins
+  void restore(Position position);                 ///< throws InputError if the position is not inside an epoch
+  void advance();                                  ///< moves to the next step
 
-  std::vector<std::int64_t> batch() const;  ///< windows of the current step, in order
+  std::vector<std::int64_t> batch() const { return draw(0, batch_); }  ///< windows of the current step, in order
   /// The share's part of batch(), whose size must be a multiple of the number of pieces.
   std::vector<std::int64_t> slice(const Share& share) const;
   /// Index of the share's first window among all windows that a run draws.
   std::int64_t place(const Share& share) const;
-  /// The seed of the constructor.
-  std::uint64_t seed() const { return seed_; }
+  std::uint64_t seed() const { return seed_; }  ///< the seed of the constructor
 
  private:
   std::vector<std::int64_t> draw(std::int64_t begin, std::int64_t count) const;
-  std::int64_t begin_of(const Share& share) const;
+  std::int64_t begin_of(const Share& share) const { return share.piece * (batch_ / share.pieces); }
 
   std::uint64_t seed_;
   std::int64_t windows_, batch_;

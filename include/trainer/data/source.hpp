@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The concept of a data source: it has numbered samples, some of them held out, and copies them into batches in host
-/// memory.
+/// The concept of a data source: it copies numbered samples, some of them held out, into batches in host memory.
 ///
 /// Not here: which samples a step uses, and each rank's share of them (tessera/trainer/data/sampler.hpp).
 #pragma once

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The data source of a language model: windows of text, of token files or of conversations; several sources can be
-/// mixed by weights.
+/// The data source of a language model: windows of text, token files or conversations, also mixed by weights.
 #pragma once
 
 #include <cstddef>
@@ -51,23 +50,18 @@ class TextSource {
              std::int64_t vocabulary, std::optional<DocumentSeparator> separator,
              TokenFormat format = TokenFormat::automatic);
 
-  /// Conversations; each is a document.
-  explicit TextSource(PackedConversations conversations);
-  TextSource(TextSource&&) noexcept;
-  ~TextSource();
+  explicit TextSource(PackedConversations conversations);  ///< conversations; each is a document
 
   std::int64_t training() const { return training_; }
   std::int64_t validation() const { return validation_; }
   std::int64_t sequence_length() const { return sequence_length_; }
-  /// Returns the order that samples several corpora by their weights (tessera/trainer/data/sampler.hpp); empty for a
-  /// single corpus.
+  /// Returns the order that samples several corpora by their weights (sampler.hpp); empty for a single corpus.
   Order order(std::uint64_t seed) const;
   Storage storage(std::int64_t sequences, Allocate allocate) const;
   Batch fill(Storage& storage, std::span<const std::int64_t> windows) const;
   std::string text() const;
-  /// Returns the numbers of files and tokens and a digest of the contents, independent of file names. Reads the files;
-  /// of each file above 64 MiB, reads only a sample of its blocks (digest_of_file in tessera/fsdp/core/identity.hpp).
-  /// Throws InputError.
+  /// Returns the numbers of files and tokens and a digest of the contents, independent of file names: of files above 64
+  /// MiB a digest of some blocks (digest_of_file in tessera/fsdp/core/identity.hpp). Throws InputError.
   std::string identity() const;
   std::int64_t skipped_binary() const;  ///< number of files that are not text
   /// The part of text() about data that were omitted, replaced or not separated; may be empty.
@@ -85,7 +79,6 @@ class TextSource {
   };
 
   void separate(Part& part) const;
-  const Part& part_of(std::int64_t sample, std::int64_t& window) const;
   void fill_window(std::int64_t sample, std::int32_t* tokens, std::int32_t* targets,
                    std::vector<std::int64_t>& documents) const;
 

@@ -49,20 +49,14 @@ bool holds_text(const std::filesystem::path& path);
 /// A checked request: its tokenizer is read and its files are listed.
 class Tokenizing {
  public:
-  /// Throws InputError if the tokenizer is not supported, files are missing, are of another format or not UTF-8, or
-  /// there is no text.
+  /// Throws InputError for an unsupported tokenizer, for missing files or text, and for files in other formats.
   explicit Tokenizing(const TokenizeRequest& request);
-  ~Tokenizing();
-  Tokenizing(Tokenizing&&) noexcept;
 
-  /// The tokenizer of the request.
-  const text::Tokenizer& tokenizer() const;
+  const text::Tokenizer& tokenizer() const;  ///< the tokenizer of the request
   /// The token after each document; empty if documents have no end token.
   std::optional<text::TokenId> end_token() const;
-  /// Warnings about the files for the user, one sentence each.
-  const std::vector<std::string>& warnings() const;
-  /// 16 hexadecimal digits: a hash of the files' paths, sizes and modification times, the tokenizer and the request's
-  /// options.
+  const std::vector<std::string>& warnings() const;  ///< warnings about the files for the user, one sentence each
+  /// A hash in hexadecimal of the files' paths, sizes and modification times, the tokenizer and the options.
   const std::string& made_of() const;
 
   /// Writes token files into a folder, which it creates if needed. Each document's ids, with the special tokens of the
@@ -75,7 +69,7 @@ class Tokenizing {
   struct State;
 
  private:
-  std::unique_ptr<State> state_;
+  std::shared_ptr<const State> state_;
 };
 
 }  // namespace fsdp::data

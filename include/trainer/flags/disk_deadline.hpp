@@ -20,17 +20,15 @@ void call_with_disk_deadline(const comm::Ranks& ranks, double seconds, const std
 
 }  // namespace detail
 
-/// Calls `work` and returns its result. Meanwhile the deadline of collectives is `seconds`, since a rank may wait for
-/// another rank that is busy with a slow disk. `what`: the activity and its flag, for the error: "saving to DIR
-/// (--flag)".
+/// Calls `work` and returns its result. Meanwhile the deadline of collectives is `seconds`, since another rank may be
+/// busy with a slow disk. `what`: the activity and its flag, for the error: "saving to DIR (--flag)".
 template <class Work>
 auto with_disk_deadline(const comm::Ranks& ranks, double seconds, const std::string& what, Work work) {
   return comm::detail::result_of(
       work, [&](FunctionRef<void()> call) { detail::call_with_disk_deadline(ranks, seconds, what, call); });
 }
 
-/// Calls f(), which reads files and starts no collective, on every rank, like comm::together. Ranks wait up to
-/// `seconds` for each other.
+/// Calls f(), which reads files and starts no collective, like comm::together. Ranks wait up to `seconds`.
 template <class F>
 auto read_together(const comm::Ranks& ranks, double seconds, std::string_view label, F f) {
   return with_disk_deadline(ranks, seconds, message("reading ", label, " (--disk-deadline)"),

@@ -2,9 +2,8 @@
 /// @file
 /// Named flags bound to fields: one table for the command line, TOML files, --help, checks and a run's record.
 ///
-/// The command line overrides the file; an unknown name in either is an error. An omitted flag without a default is
-/// std::nullopt in its field. An empty value is an error for every flag, since it is most often an unset variable of a
-/// script.
+/// The command line overrides the file; an unknown name in either is an error, and so is an empty value, which is most
+/// often an unset variable of a script. An omitted flag without a default is std::nullopt in its field.
 #pragma once
 
 #include <concepts>
@@ -22,16 +21,13 @@
 
 #include <tessera/fsdp/core/checked.hpp>
 #include <tessera/fsdp/core/named_values.hpp>
-#include <tessera/trainer/flags/learning_rate.hpp>
 
 namespace fsdp::train {
 
-/// The syntax of a flag's value on the command line and in TOML. `verbatim` is text that a model reads, for which white
-/// space alone is a valid value.
+/// The syntax of a flag's value. `verbatim` is text that a model reads, for which white space alone is a value.
 enum class FlagKind : std::uint8_t { text, verbatim, number, boolean, list };
 
-/// Throws InputError if a value is empty, or if it is only white space and `blank_is_value` is false. `what`: the
-/// value's owner, for the error.
+/// Throws InputError for an empty value, and for white space unless `blank_is_value`. `what`: the value's owner.
 void require_value(std::string_view what, std::string_view value, bool blank_is_value = false);
 
 /// How results depend on a flag. This determines whether the flag is in a run's record.
@@ -59,19 +55,16 @@ struct Flag {
   char between = ' ';        ///< separator of a list's values in a run's record; a newline if values may contain spaces
   std::string missing = {};  ///< error message if the command line omits the flag; empty if it is optional
 
-  /// Sets the value that the user gave. Throws InputError if it is empty, if `set` rejects it, or if there are several
-  /// values and the flag is not a list.
+  /// Sets the user's value. Throws InputError if it is empty, invalid, or several and the flag is not a list.
   void give(const Texts& texts) const;
 };
 
-/// Converts text to a value. Throws an InputError that identifies the flag. A type of another namespace needs overloads
-/// of from_text and to_text in its own namespace.
+/// Converts text to a value. Throws an InputError that identifies the flag. Other namespaces have overloads, too.
 void from_text(std::string_view flag, std::string_view text, std::int64_t& value);
 void from_text(std::string_view flag, std::string_view text, std::uint64_t& value);
 void from_text(std::string_view flag, std::string_view text, double& value);
 void from_text(std::string_view flag, std::string_view text, bool& value);
 void from_text(std::string_view flag, std::string_view text, std::string& value);
-void from_text(std::string_view flag, std::string_view text, LrShape& value);
 
 /// Converts a value to the text that from_text reads back to the same value.
 std::string to_text(std::int64_t value);
@@ -79,15 +72,13 @@ std::string to_text(std::uint64_t value);
 std::string to_text(double value);
 std::string to_text(bool value);
 std::string to_text(const std::string& value);
-std::string to_text(LrShape value);
 std::string to_text(const NamedValue& value);
 std::string to_text(const ConfigValue& value);
 
 /// The values that the user gave, as text by flag name without dashes.
 using GivenValues = std::map<std::string, std::string>;
 
-/// Returns the flag name for a value that a config or an optimizer visits: "hidden" for "hidden_size", "kv-heads" for
-/// "kv_heads".
+/// Returns the flag name for a value that `visit` lists: "hidden" for "hidden_size", "kv-heads" for "kv_heads".
 std::string flag_name(std::string_view value);
 
 /// Sets the values of a config or an optimizer that the user gave; leaves the others unchanged.
@@ -105,7 +96,6 @@ template <class T>
 inline constexpr FlagKind kind_of<std::vector<T>> = FlagKind::list;
 
 /// Set a field from a flag's texts. A list changes only after all texts are converted.
-/// @{
 template <class T>
 void read(std::string_view flag, const Texts& texts, T& field) {
   from_text(flag, texts.at(0), field);
@@ -120,10 +110,8 @@ void read(std::string_view flag, const Texts& texts, std::vector<T>& field) {
   for (std::size_t i = 0; i < texts.size(); ++i) from_text(flag, texts[i], values[i]);
   field = std::move(values);
 }
-/// @}
 
 /// Return a field as a flag's texts. Empty text gives an empty list, as for a required flag that is not set yet.
-/// @{
 template <class T>
 Texts texts_of(const T& field) {
   const std::string text = to_text(field);
@@ -139,19 +127,16 @@ Texts texts_of(const std::vector<T>& field) {
   for (const T& value : field) texts.push_back(to_text(value));
   return texts;
 }
-/// @}
 
 }  // namespace detail
 
 /// The flags of one sub-command; the fields they are bound to must outlive it.
 class FlagSet {
  public:
-  /// Adds a flag and returns it; adding the next flag may invalidate the reference. Throws Error if a flag of this name
-  /// exists.
+  /// Adds a flag; adding the next one may invalidate the reference. Throws Error if a flag of this name exists.
   Flag& add(Flag flag);
 
-  /// Adds a flag that sets a field. The field's present value is the default that --help shows; std::nullopt means no
-  /// default.
+  /// Adds a flag that sets a field, whose present value is the default that --help shows; nullopt means none.
   template <class T>
   Flag& add(const std::string& name, T& field, const std::string& help) {
     return add({.name = name,
@@ -161,8 +146,7 @@ class FlagSet {
                 .get = [&field] { return detail::texts_of(field); }});
   }
 
-  /// Adds a flag for a value that no single field stores: `load` returns the present value, and `store` receives the
-  /// user's value.
+  /// Adds a flag for a value that no field stores: `load` returns the present one, `store` receives the user's.
   template <std::invocable Load, class Store>
   Flag& add(const std::string& name, Load load, Store store, const std::string& help) {
     using T = std::invoke_result_t<Load>;
@@ -175,8 +159,7 @@ class FlagSet {
     return add({.name = name, .help = help, .kind = detail::kind_of<T>, .set = set, .get = get});
   }
 
-  /// Adds a number that must be in `range`. Both `give` and require_ranges check it, so that values which a program
-  /// assigns directly to the field are checked, too.
+  /// Adds a number that must be in `range`, also if a program assigns the field directly (require_ranges).
   template <class Field, class T>
   Flag& add(const std::string& name, Field& field, const std::string& help, const Range<T>& range) {
     Flag& flag = add(name, field, help);
@@ -194,14 +177,12 @@ class FlagSet {
     return flag;
   }
 
-  /// Adds a flag for a config's or an optimizer's value.
-  Flag& add(const NamedValue& value);
+  Flag& add(const NamedValue& value);  ///< adds a flag for a config's or an optimizer's value
   /// Adds a flag with the name and type of `like`. Its value is checked against the type and stored as text in `given`,
   /// for a config or an optimizer that is chosen later; `set_given` then sets it there.
   void add_given(const NamedValue& like, GivenValues& given, const std::string& help);
 
-  /// Declares a flag that this program or command does not have. `why`: the reason, as the rest of a sentence that
-  /// begins with the flag. The flag is absent from --help.
+  /// Declares a flag that this program or command does not have. `why`: the rest of a sentence after the flag.
   void refuse(const std::string& name, const std::string& why) { refused_[name] = "--" + name + " " + why; }
   /// Declares a flag of other programs whose value this program's types fix.
   void fix(const std::string& name, const std::string& value) { refuse(name, "is fixed by this program: " + value); }
@@ -212,20 +193,13 @@ class FlagSet {
   const std::vector<Flag>& flags() const { return flags_; }
   /// Returns whether the command line or a file set a flag. Throws Error if the flag does not exist.
   bool is_given(std::string_view name) const;
-  /// Both ignore positional arguments.
-  /// @{
-  Flag* find(std::string_view name);  ///< nullptr if the flag does not exist
-  std::vector<std::string> names() const;
-  /// @}
+  Flag* find(std::string_view name);       ///< nullptr if the flag does not exist or is a positional argument
+  std::vector<std::string> names() const;  ///< without those of positional arguments
 
-  /// The files that set flags (apply_file), in their order.
-  /// @{
-  void read_from(const std::string& path) { files_.push_back(path); }
-  const std::vector<std::string>& files() const { return files_; }
-  /// @}
+  void read_from(const std::string& path) { files_.push_back(path); }  ///< notes a file that set flags (apply_file)
+  const std::vector<std::string>& files() const { return files_; }     ///< the files that set flags, in their order
 
-  /// Throws InputError for the first bound number that is out of its range.
-  void require_ranges() const;
+  void require_ranges() const;  ///< throws InputError for the first bound number that is out of its range
 
  private:
   std::vector<Flag> flags_;
@@ -237,8 +211,7 @@ class FlagSet {
 /// other sub-commands (`sections`). Throws InputError on an unknown key, with the nearest known one.
 void apply_file(FlagSet& flags, const std::string& path, const std::string& section,
                 const std::vector<std::string>& sections);
-/// Sets values from the top level of a TOML file whose keys are not command-line flags. Errors identify the file and
-/// the key.
+/// Sets values from a TOML file whose keys are not command-line flags. Errors identify the file and the key.
 void apply_keys(FlagSet& keys, const std::string& path);
 
 /// Returns TOML that sets every flag, except those with the effect `but`, to its present value.

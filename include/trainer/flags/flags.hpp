@@ -30,13 +30,11 @@ struct FixedStack {
 /// without the flags that select a policy. `bind_own` adds the flags of the model and the optimizer. Throws InputError.
 std::variant<Help, Bound<TrainOptions>> parse_train(int argc, const char* const* argv, const FixedStack& fixed,
                                                     FunctionRef<void(FlagSet&, ModelChoice&)> bind_own);
-/// Runs such a program: parses the command line, then prints the help or calls `train`. Returns the exit status as
-/// run_program does.
+/// Runs such a program: prints the help or calls `train`. Returns the exit status as run_program does.
 int run_trainer(int argc, const char* const* argv, const FixedStack& fixed,
                 FunctionRef<void(FlagSet&, ModelChoice&)> bind_own, FunctionRef<int(const Bound<TrainOptions>&)> train);
 
-/// Adds all flags of a command, except those for policies, the model's sizes and the optimizer. The options must
-/// outlive the set.
+/// Adds a command's flags, except those for policies, model sizes and the optimizer. The set refers to the options.
 void bind(FlagSet& flags, TrainOptions& options);
 void bind(FlagSet& flags, EvalOptions& options);
 void bind(FlagSet& flags, GenerateOptions& options);

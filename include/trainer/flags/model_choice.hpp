@@ -57,8 +57,7 @@ FSDP_HAS_MEMBER(may_be_added)
 /// Reports to `Config::follow` which values the user gave.
 struct WasGiven {
   const GivenValues& values;
-  /// Returns whether the config's value of this name was given.
-  bool operator()(std::string_view name) const;
+  bool operator()(std::string_view name) const { return values.contains(flag_name(name)); }  ///< whether it was given
 };
 
 /// Checks that a config's optional members have the right types.
@@ -104,10 +103,10 @@ struct ConfigKind {
   bool has_adapters = false;
   /// Flags that only add weights to a model: they are also accepted for a folder's model.
   std::vector<std::string> added = {};
-};
 
-/// Returns the flag names of the values for which `may_be_added` returns true.
-std::vector<std::string> added_flags(const NamedValues& values, bool (*may_be_added)(std::string_view));
+  std::string model_name(const ModelChoice& choice) const;  ///< see the function of this name below
+  bool is_folder(const ModelChoice& choice) const;          ///< the same
+};
 
 /// Returns the ConfigKind of a type of config.
 template <class Config>
@@ -120,28 +119,25 @@ ConfigKind config_kind() {
   }
   if constexpr (HasAdapters<Config>) {
     Config shown;
-    kind.added = added_flags(shown, [](std::string_view name) -> bool { return Config::may_be_added(name); });
+    for (const NamedValue& value : NamedValues(shown).list())
+      if (Config::may_be_added(value.name)) kind.added.push_back(flag_name(value.name));
   }
   return kind;
 }
 
 /// Returns the value of --model, or else the default preset; empty if neither exists.
-std::string model_name(const ConfigKind& kind, const ModelChoice& choice);
-/// @copydoc model_name(const ConfigKind&, const ModelChoice&)
 template <class Config>
 std::string model_name(const ModelChoice& choice) {
-  return model_name(config_kind<Config>(), choice);
+  return config_kind<Config>().model_name(choice);
 }
 
 /// Returns the user's choice of a model as text, one value per line, to compare it between ranks.
 std::string given_text(const ModelChoice& choice);
 
 /// Returns whether --model is a folder, that is, any name except a preset. Does not access the disk.
-bool is_folder(const ConfigKind& kind, const ModelChoice& choice);
-/// @copydoc is_folder(const ConfigKind&, const ModelChoice&)
 template <class Config>
 bool is_folder(const ModelChoice& choice) {
-  return is_folder(config_kind<Config>(), choice);
+  return config_kind<Config>().is_folder(choice);
 }
 
 /// Adds --model, --adapter if the config has adapters, and a flag for each value of the config.
@@ -159,13 +155,11 @@ void bind_model(FlagSet& flags, ModelChoice& choice) {
 
 /// Returns the values that the user adds to a folder's model. Throws InputError if any other value is given.
 GivenValues added_to_folder(const ConfigKind& kind, const std::string& folder, const ModelChoice& choice);
-/// Throw InputError if the folder's model already has adapters, or if the given values define no adapters (--lora-rank
-/// is missing).
-/// @{
+/// Throws InputError if the folder's model already has adapters.
 void require_no_adapters(const LoraConfig& adapters, const std::string& folder, const ModelChoice& choice,
                          const GivenValues& added);
-void require_adapters(const LoraConfig& adapters, const GivenValues& added);
-/// @}
+/// Throws InputError for a value of adapters if the model will have none: all weights would be trained.
+void require_rank(const GivenValues& values);
 
 /// Reads a folder's config and adds the adapters that the user requested.
 template <class Config>
@@ -178,13 +172,12 @@ Config resolve_folder(const std::string& folder, const ModelChoice& choice) {
     set_given(config, added);
     config.adapters().base = folder;
     config.validate();
-    require_adapters(config.adapters(), added);
+    if (!config.adapters().on()) require_rank(added);
   }
   return config;
 }
 
-/// Returns whether --model is a folder, as is_folder does. Throws InputError if it is neither a folder nor a preset, or
-/// if --adapter is given for a new model.
+/// As is_folder, but throws InputError if it is neither folder nor preset, or if --adapter is given for a new model.
 bool check_choice(const ConfigKind& kind, const ModelChoice& choice);
 
 /// Returns the validated config: a preset, or a default-constructed config, with the user's values; or a folder's
@@ -192,7 +185,7 @@ bool check_choice(const ConfigKind& kind, const ModelChoice& choice);
 template <class Config>
 Config resolve_model(const ModelChoice& choice) {
   const ConfigKind kind = config_kind<Config>();
-  const std::string name = model_name(kind, choice);
+  const std::string name = kind.model_name(choice);
   if (check_choice(kind, choice)) return resolve_folder<Config>(name, choice);
   const auto begin = [&]() -> Config {
     if constexpr (HasPresets<Config>) {
@@ -205,8 +198,7 @@ Config resolve_model(const ModelChoice& choice) {
   };
   Config config = begin();
   set_given(config, choice.values);
-  const WasGiven changed{choice.values};
-  if constexpr (detail::has_follow<Config>()) config.follow(changed);
+  if constexpr (detail::has_follow<Config>()) config.follow(WasGiven{choice.values});
   config.validate();
   return config;
 }
@@ -219,8 +211,7 @@ void require_positions(const Config& config, std::int64_t seq_len, const std::st
   if constexpr (HasLongestSequence<Config>) require_positions(config.longest_sequence(), seq_len, folder);
 }
 
-/// Returns the model to train. A new model's number of positions is raised to --seq-len if it is smaller; a folder's
-/// model must have at least as many.
+/// Returns the model to train. A new model's number of positions is at least --seq-len; a folder's must be.
 template <class Model>
 Model model_of(const TrainOptions& options) {
   using Config = typename Model::Config;

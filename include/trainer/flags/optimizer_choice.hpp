@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Makes an optimizer from flags. For optim::RunTimeOptimizer: `--optimizer` and the constants of all its kinds; for
-/// any other optimizer only its constants.
+/// Makes an optimizer from flags: its constants, and for optim::RunTimeOptimizer also its kind (`--optimizer`).
 #pragma once
 
 #include <string>
@@ -25,8 +24,7 @@ struct OptimizerChoice {
 /// Adds --optimizer and a flag for each constant of any kind.
 void bind(FlagSet& flags, OptimizerChoice& choice);
 
-/// Returns the chosen optimizer. Throws InputError for an unknown name, a constant that this optimizer does not have,
-/// or an invalid value.
+/// Returns the chosen optimizer. Throws InputError for a name or constant that is unknown or invalid.
 optim::RunTimeOptimizer resolve(const OptimizerChoice& choice);
 
 /// Throws InputError for the first constant with an invalid value, if the optimizer has `validate`.

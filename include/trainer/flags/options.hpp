@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The options of each sub-command: plain structs with the defaults that `--help` prints, and the largest numbers that
-/// flags accept. Policies and the optimizer are passed separately, except for the number of ranks that share each
-/// sequence. To add a flag, add a field here and a line in src/trainer/flags/bind.cpp, which specifies whether results
-/// depend on it.
+/// flags accept. Policies and the optimizer are passed separately, except for the ranks that share each sequence. To
+/// add a flag: a field here and a line in src/trainer/flags/bind.cpp, which specifies whether results depend on it.
 #pragma once
 
 #include <cstdint>
@@ -22,15 +21,13 @@
 #include <tessera/trainer/data/corpus.hpp>
 #include <tessera/trainer/data/windows.hpp>
 #include <tessera/trainer/flags/flag_set.hpp>
-#include <tessera/trainer/flags/learning_rate.hpp>
 
 namespace fsdp::train {
 
 inline constexpr std::int64_t most_ranks = 65'536;  ///< largest number of ranks that --dry-run can plan
 inline constexpr std::int64_t most_steps = 1'000'000'000'000;
 inline constexpr std::int64_t most_sequences = 1 << 20;  ///< largest number of sequences in a step
-inline constexpr std::int64_t most_tokens =
-    std::numeric_limits<std::int32_t>::max();  ///< largest number of tokens in a micro-batch
+inline constexpr std::int64_t most_tokens = std::numeric_limits<std::int32_t>::max();  ///< of a micro-batch
 inline constexpr std::int64_t most_blocks = 1 << 20;
 inline constexpr std::int64_t most_elements = std::int64_t{1} << 50;
 
@@ -38,6 +35,27 @@ inline constexpr std::int64_t most_elements = std::int64_t{1} << 50;
 constexpr Range<std::int64_t> counts_up_to(std::int64_t most, std::int64_t least = 1) {
   return {.least = least, .most = most};
 }
+
+/// The shape of the schedule after warm-up.
+enum class LrShape : std::uint8_t { constant, linear, cosine, wsd };
+
+/// A learning-rate schedule.
+struct LrSchedule {
+  LrShape shape = LrShape::constant;
+  double peak = 1e-3;
+  std::int64_t warmup = 0;     ///< number of warm-up steps; the first step's rate is peak / warmup
+  std::int64_t steps = 1;      ///< number of steps of the whole run
+  double last_fraction = 0.1;  ///< rate of the last step as a fraction of the peak; not used by constant
+  std::int64_t decay = 0;      ///< wsd: length of the final decay in steps; 0: a tenth of the run, at least one
+
+  friend bool operator==(const LrSchedule&, const LrSchedule&) = default;
+};
+
+/// Returns the learning rate of a step; the first is step 0. After a linear warm-up to the peak:
+/// - constant: stays at the peak;
+/// - linear, cosine: falls from then to last_fraction x peak at the last step, along a line or half a cosine;
+/// - wsd (warm-up, stable, decay): stays at the peak, then falls linearly over the last `decay` steps.
+double lr_at(const LrSchedule& schedule, std::int64_t step);
 
 /// `--model` and the flags for its sizes. tessera/trainer/flags/model_choice.hpp creates a model from them.
 struct ModelChoice {
@@ -64,8 +82,7 @@ struct TextOptions {
   friend bool operator==(const TextOptions&, const TextOptions&) = default;
 };
 
-/// Options of `tessera train`: a field for each flag. src/trainer/flags/bind.cpp and docs/commands/train.md explain the
-/// flags.
+/// Options of `tessera train`, by flag (src/trainer/flags/bind.cpp and docs/commands/train.md).
 struct TrainOptions {
   std::vector<std::string> data = {};
   data::TokenFormat data_format = data::TokenFormat::automatic;
@@ -110,8 +127,7 @@ struct TrainOptions {
   bool dry_run = false;
   std::int64_t ranks = 0;            ///< number of ranks of the dry run; 0: the number that a run would start
   std::int64_t document_length = 0;  ///< for plans: tokens of a typical document; 0: each sequence is one document
-  std::optional<std::string> memory =
-      {};  ///< bytes per rank for budget:auto or budget=auto; empty: the rank's share of the machine's free memory
+  std::optional<std::string> memory = {};  ///< bytes per rank for budgets of auto; empty: its share of free memory
   bool print_schedule = false;
   LaunchOptions launch = {};
 
@@ -187,26 +203,25 @@ inline constexpr std::int64_t prompt_pass_tokens = 512;
 /// Returns the step after which a run ends.
 std::int64_t last_step(const TrainOptions& options);
 
-/// Returns the number of groups of ranks, each of which reads its own sequences. Throws InputError unless the ranks can
-/// be divided into groups that share each sequence.
+/// Returns the number of groups of ranks that share each sequence. Throws InputError if the ranks do not fill them.
 std::int64_t groups_of(const Ulysses& sequence, std::int64_t ranks);
 /// Returns the size of a rank's step. `pieces`: the strategy's number of pieces (sharding::Facts::pieces), which
 /// together with the number of groups of ranks determines the number of micro-batches; 0: steps are not cut into
 /// pieces. Throws InputError unless the batch can be divided over this number of ranks.
 StepSize step_size(const TrainOptions& options, std::int64_t ranks, int pieces);
-/// Throw InputError with one sentence about the first invalid value. `flags`: the flags that are bound to the options.
-/// @{
-StepSize validate(const FlagSet& flags, const TrainOptions& options, std::int64_t ranks,
-                  int pieces = 0);  ///< returns step_size
-void validate(const FlagSet& flags, const EvalOptions& options);
-void validate(const FlagSet& flags, const GenerateOptions& options);
-/// @}
+/// Throws InputError with one sentence about the first invalid value. `flags`: those that are bound to the options.
+/// Returns step_size.
+StepSize validate(const FlagSet& flags, const TrainOptions& options, std::int64_t ranks, int pieces = 0);
+void validate(const FlagSet& flags, const EvalOptions& options);      ///< the same
+void validate(const FlagSet& flags, const GenerateOptions& options);  ///< the same
 /// The same for sampling and stop ids: those options of generate and chat that a model's folder can set.
 void validate_sampling(const FlagSet& flags, const GenerateOptions& options);
 
-/// Conversions for flags (tessera/trainer/flags/flag_set.hpp): "save", "stop".
+/// Conversions for flags (tessera/trainer/flags/flag_set.hpp), by the names of the values.
 void from_text(std::string_view flag, std::string_view text, OnSignal& value);
+void from_text(std::string_view flag, std::string_view text, LrShape& value);  ///< the same
 std::string to_text(OnSignal value);
+std::string to_text(LrShape value);
 
 /// Parses --loss-scale; returns nothing if it is off. Throws InputError.
 std::optional<DynamicLossScale> loss_scale_of(const TrainOptions& options);

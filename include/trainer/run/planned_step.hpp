@@ -24,7 +24,6 @@
 #include <tessera/fsdp/training/step_size.hpp>
 #include <tessera/fsdp/verification/verification.hpp>
 #include <tessera/tiling/policies.hpp>
-#include <tessera/trainer/flags/cluster_file.hpp>
 #include <tessera/trainer/flags/flag_set.hpp>
 #include <tessera/trainer/flags/flag_values.hpp>
 #include <tessera/trainer/flags/optimizer_choice.hpp>

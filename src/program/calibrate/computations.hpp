@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Timed computations with their own memory: matmuls one after another in the forms that a training step has, and
-/// passes of causal attention.
+/// Timed computations with their own operands: the matmuls of a training step, and passes of causal attention.
 #pragma once
 
 #include <algorithm>
@@ -12,12 +11,41 @@
 
 #include <tessera/fsdp/core/checked.hpp>
 #include <tessera/fsdp/core/dtype.hpp>
+#include <tessera/fsdp/core/tensor.hpp>
+#include <tessera/fsdp/device/host_memory.hpp>
 #include <tessera/fsdp/device/memory.hpp>
 #include <tessera/fsdp/device/operations.hpp>
 
-#include "operands.hpp"
-
 namespace fsdp::calibrate {
+
+/// Tensors with their own memory, for operands.
+template <class Device>
+class Tensors {
+ public:
+  /// Allocates a tensor, which lives as long as this object.
+  template <class T>
+  Tensor<T> make(const Shape& shape) {
+    blocks_.emplace_back(ledger_, device::MemoryKind::scratch, shape.numel() * std::int64_t{sizeof(T)});
+    return {reinterpret_cast<T*>(blocks_.back().data()), shape};
+  }
+  std::int64_t bytes() const { return ledger_.bytes(); }  ///< bytes of all tensors
+
+ private:
+  device::Ledger ledger_;
+  std::vector<device::Block<Device>> blocks_;
+};
+
+/// Fills host memory with floats or bf16 in [-scale, scale), which become neither denormal nor large when they are
+/// multiplied; always the same.
+void fill_uniform(Tensor<float> values, float scale);
+void fill_uniform(Tensor<bf16> values, float scale);
+/// Fills memory of a device.
+template <class Device, class T>
+void fill_uniform(typename Device::Queue& queue, Tensor<T> values, float scale) {
+  device::OnHost<Device, T> host(queue, values, device::Fetch::nothing);
+  fill_uniform(host.values(), scale);
+  host.write_back();
+}
 
 /// Returns `count` square matmuls in a compute type. Their rate is the reference for attention.
 std::vector<device::MatmulRecord> square_matmuls(DType dtype, std::int64_t size, int count);
@@ -130,8 +158,7 @@ class MatmulReplay {
 
 extern template class MatmulReplay<device::Cpu>;
 
-/// Attention over one sequence. q, k and v are columns of one matrix, as in a block, and so are their gradients. Passes
-/// are enqueued.
+/// Attention over one sequence. q, k and v are columns of one matrix, as in a block; so are their gradients.
 template <class Device, class T>
 class AttentionPass {
  public:
@@ -157,8 +184,7 @@ class AttentionPass {
                                                           .dk = k(dqkv_),
                                                           .dv = v(dqkv_)});
   }
-  /// Waits until the enqueued passes have ended.
-  void wait() { stream_.synchronize(); }
+  void wait() { stream_.synchronize(); }  ///< waits until the enqueued passes have ended
   /// Returns the FLOPs of the causal half of one product of queries and keys.
   double product_flops() const {
     const auto length = static_cast<double>(shape_.sequence_length);

@@ -17,6 +17,8 @@
 #include <tessera/comm/collectives.hpp>
 #include <tessera/fsdp/device/memory.hpp>
 
+#include "rounds.hpp"
+
 namespace fsdp::calibrate {
 
 /// The sizes of one rank's tensors for collectives: one tensor for each call of a sample, divided into nearly equal
@@ -25,8 +27,7 @@ class CollectiveSizes {
  public:
   CollectiveSizes(std::int64_t bytes, int rank, int ranks);
 
-  /// Number of calls in one sample, which then takes some milliseconds.
-  int calls() const { return calls_; }
+  int calls() const { return calls_; }  ///< number of calls in one sample, which then takes some milliseconds
   std::int64_t bytes() const { return elements_ * 4; }  ///< bytes of one tensor
   std::int64_t own_bytes() const { return counts_[rank_] * 4; }
   std::int64_t exchanged_bytes() const { return own_bytes() * std::ssize(counts_); }  ///< bytes that this rank receives
@@ -41,7 +42,6 @@ class CollectiveSizes {
   std::int64_t full_stride_ = 0, shard_stride_ = 0, received_stride_ = 0;
 };
 
-/// The tensors with their memory.
 template <class Device>
 class CollectiveBuffers : public CollectiveSizes {
  public:
@@ -64,13 +64,11 @@ class CollectiveBuffers : public CollectiveSizes {
   std::vector<comm::Segment<float>> apart(int call) const { return {{shard(call), full(call), counts_}}; }
   /// Returns segments whose local piece aliases its range of the full tensor.
   std::vector<comm::Segment<float>> in_place(int call) const { return {{full(call) + begin_, full(call), counts_}}; }
-  /// Returns an exchange of the full tensor's pieces: each rank receives its own piece from all ranks, in separate
-  /// memory.
+  /// Returns an exchange of the full tensor's pieces: each rank receives its own piece from all, in separate memory.
   std::vector<comm::Exchange<float>> exchange(int call) const {
     return {{full(call), counts_, received(call), received_counts_}};
   }
-  /// Returns the part of the full tensor that has equal pieces, which MPI's collectives need: up to ranks - 1 elements
-  /// are omitted.
+  /// Returns the part with equal pieces, which MPI's collectives need: up to ranks - 1 elements are omitted.
   std::span<float> whole(int call) const { return {full(call), equal_piece() * counts_.size()}; }
   std::span<float> piece(int call) const { return {shard(call), equal_piece()}; }
 
@@ -90,10 +88,10 @@ class CollectiveBuffers : public CollectiveSizes {
   Block full_, shard_, received_;
 };
 
-/// The collectives of one communicator. All communicators of this kind in the cluster run them at the same time. The
-/// functions own the communicator and its memory together.
+/// The collectives of one communicator, which the functions own with its memory. All communicators of its kind run them
+/// at the same time.
 struct Link {
-  int ranks = 1;
+  int ranks = 1;                               ///< number of ranks of the communicator
   int calls_of_few = 1, calls_of_many = 1;     ///< calls in one run of `few`, and in one of `gather` or `scatter`
   double bytes = 0;                            ///< bytes of the whole buffer in one call of gather and of scatter
   std::function<void()> few, gather, scatter;  ///< gathers of few bytes, gathers of many, reductions of many
@@ -104,6 +102,13 @@ struct Link {
   std::function<void()> wait;  ///< waits for the gathers that were started
   /// Frees the memory but not the communicator; no function can be used afterwards.
   std::function<void()> free_buffers;
+  std::size_t few_at = 0, gather_at = 0, scatter_at = 0;  ///< numbers of their cases in the rounds that time them
+
+  void add_to(Rounds& rounds) {
+    few_at = rounds.add(few);
+    gather_at = rounds.add(gather);
+    scatter_at = rounds.add(scatter);
+  }
 };
 
 /// The gathers of few and many bytes, and the reductions of many bytes, of one communicator.
@@ -114,8 +119,6 @@ class LinkWork {
     few_.emplace(part_, std::int64_t{4096});
     many_.emplace(part_, std::int64_t{16} << 20);
   }
-  LinkWork(const LinkWork&) = delete;
-  LinkWork& operator=(const LinkWork&) = delete;
 
   static Link link(const std::shared_ptr<LinkWork>& own) {
     return {.ranks = own->part_.size(),

@@ -14,8 +14,7 @@ namespace fsdp::calibrate {
 /// Returns the median: the middle value, or the mean of the two in the middle; 0 if there are no values.
 double median(std::vector<double> values);
 
-/// Cases that are timed alternately. Ratios between cases are computed per round, and their median over the rounds is
-/// reported.
+/// Cases that are timed alternately. Ratios between cases are computed per round; their median is reported.
 class Rounds {
  public:
   using Action = std::function<void()>;
@@ -23,8 +22,7 @@ class Rounds {
   /// Adds a case and returns its number. `prepare` runs before each `body` and is not timed.
   std::size_t add(Action body, Action prepare = {});
 
-  /// Runs one warm-up round if `warm_up`, then `count` timed rounds. `before_each` runs before every body, for example
-  /// a barrier of ranks.
+  /// Runs one warm-up round if `warm_up`, then `count` timed ones. `before_each` runs before every body.
   void run(std::int64_t count, const Action& before_each = {}, bool warm_up = true);
 
   /// Returns the seconds of every case in every round; writable, so that a reduction can make them equal on all ranks.

@@ -3,7 +3,6 @@
 
 #include <range/v3/view/zip.hpp>
 
-#include <tessera/comm/ranks.hpp>
 #include <tessera/fsdp/plan/cluster.hpp>
 
 namespace fsdp::calibrate {
@@ -22,8 +21,7 @@ std::vector<device::MatmulRecord> matmuls_of_class(DType dtype, std::int64_t sma
   return list;
 }
 
-/// Returns `make(step)` for the first step from 0 whose run takes 20 ms on the slowest rank, or for `last`; the same
-/// step on all ranks. Collective.
+/// Returns `make(step)` for the first step from 0 whose run takes 20 ms on the slowest rank, or `last`. Collective.
 Work sized_work(const comm::Ranks& all, int last, const std::function<Work(int step)>& make) {
   constexpr double enough = 20e-3;
   for (int step = 0;; ++step) {

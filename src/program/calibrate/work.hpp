@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The local measurements of a rank in a calibration: matmuls, attention, a block's elementwise operations, copies to
-/// and from host memory. They access a device only through these functions.
+/// What a calibration measures: matmuls, attention, a block's elementwise operations, copies to and from host memory,
+/// and the communicators of the ranks. It accesses a device and a communicator only through these functions.
 ///
 /// To add a device: instantiate `work_on` for it, as on_comm.cpp.in does.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -14,14 +13,18 @@
 #include <string_view>
 #include <vector>
 
+#include <tessera/comm/collectives.hpp>
 #include <tessera/comm/ranks.hpp>
 #include <tessera/fsdp/core/dtype.hpp>
+#include <tessera/fsdp/core/function_ref.hpp>
 #include <tessera/fsdp/device/host_memory.hpp>
 #include <tessera/fsdp/device/memory.hpp>
 #include <tessera/fsdp/device/operations.hpp>
+#include <tessera/fsdp/training/launch.hpp>
 
+#include "../cli/commands.hpp"
 #include "computations.hpp"
-#include "operands.hpp"
+#include "links.hpp"
 #include "rounds.hpp"
 
 namespace fsdp::calibrate {
@@ -47,11 +50,8 @@ struct DeviceWork {
   Work (*attention)(std::int64_t tokens, int threads) = nullptr;  ///< causal attention in bf16, forward and backward
   Work (*operations)(std::int64_t rows, int threads) = nullptr;
   Work (*copies)(std::int64_t bytes, int threads) = nullptr;
-  /// Return the total and the free bytes of the device's memory; null if it uses host memory.
-  /// @{
-  std::int64_t (*total_bytes)() = nullptr;
-  std::int64_t (*free_bytes)() = nullptr;
-  /// @}
+  std::int64_t (*total_bytes)() = nullptr;  ///< bytes of the device's memory; null if it uses host memory
+  std::int64_t (*free_bytes)() = nullptr;   ///< the free ones of them
 };
 
 /// The measured computations and copies of a rank, each with a size that takes long enough to time.
@@ -174,4 +174,30 @@ DeviceWork work_on() {
   return work;
 }
 
+/// The ranks and the device to be measured.
+struct Subject {
+  comm::Ranks all;
+  bool shares_process = false;  ///< whether the ranks are threads of one process
+  DeviceWork device;
+  /// Creates the communicators of ranks with equal colors. Collective.
+  std::function<Link(FunctionRef<int(int rank)> color_of)> link;
+};
+
+/// Measures on all ranks; each figure is that of the slowest rank. Rank 0 writes the file.
+void measure(const cli::Calibrate& options, const Subject& subject);
+
 }  // namespace fsdp::calibrate
+
+template <class Comm>
+int fsdp::cli::calibrate(const Calibrate& options) {
+  using namespace fsdp::calibrate;
+  return train::launch<Comm>(options.launch, [&options](Comm& communicator) {
+    measure(options,
+            {.all = comm::Ranks(communicator),
+             .shares_process = train::starts_ranks<Comm>,
+             .device = work_on<typename Comm::Device>(),
+             .link = [&](FunctionRef<int(int)> color_of) {
+               return LinkWork<Comm>::link(std::make_shared<LinkWork<Comm>>(comm::split(communicator, color_of)));
+             }});
+  });
+}

@@ -21,6 +21,7 @@
 
 namespace fsdp::cli {
 
+/// The options of the sub-commands (tessera COMMAND --help).
 struct Train {
   train::TrainOptions options = {};
   train::OptimizerChoice optimizer = {};
@@ -29,14 +30,12 @@ struct Train {
   friend bool operator==(const Train&, const Train&) = default;
 };
 
-/// `tessera plan`: estimates a training step on a cluster.
 struct Plan {
   Train train = {};
   train::PlanOptions plan = {};
   bool fit = false;  ///< search all options that the flags leave open for the fastest configurations that fit
 };
 
-/// `tessera calibrate`: measures the machines that it runs on, and writes a cluster file.
 struct Calibrate {
   std::string out = {};      ///< path of the file to write; empty: stdout
   std::int64_t repeats = 9;  ///< number of samples of each figure; the median is reported
@@ -63,7 +62,6 @@ struct ExportType {
 void from_text(std::string_view flag, std::string_view text, ExportType& value);
 std::string to_text(ExportType value);
 
-/// `tessera export`: exports a checkpoint to a folder that other programs can open.
 struct Export {
   std::string from = {}, to = {};
   ExportType type = {};
@@ -73,31 +71,26 @@ struct Export {
   bool merge = false;
 };
 
-/// `tessera inspect`: describes and verifies a folder.
 struct Inspect {
   std::string folder = {};
   bool quick = false;
 };
 
-/// `tessera tokenize`: converts text to token files.
 struct Tokenize {
   data::TokenizeRequest request = {};
   std::vector<std::string> inputs = {};
   std::string tokenizer = {}, out = {};
 };
 
-/// `tessera plot`: draws curves from metrics files.
 struct Plot {
   std::vector<std::string> files = {};
   std::string out = "plot.svg";
 };
 
-/// `tessera diff`: reports the first difference between the digests of two runs.
 struct Diff {
   std::string a = {}, b = {};
 };
 
-/// `tessera replay`: recomputes a step of a run.
 struct Replay {
   train::ReplayRequest request = {};
   std::vector<std::string> data = {};  ///< data files; empty: the paths that the run recorded
@@ -122,13 +115,11 @@ using Command = std::variant<train::Help, Version, Stacks, Bound<Train>, Bound<E
 /// Returns the names of the tables that a --config file may contain: one for each sub-command, and tessera_bench's.
 std::vector<std::string> config_tables();
 
-/// Returns the information to quote in a bug report: version, compiler, system, instruction set of the CPU kernels, and
-/// the libraries found by the build.
+/// Returns what to quote in a bug report: version, compiler, system, instruction set and libraries.
 std::string version_text();
 
 /// Returns tables of the combinations that policies and backends support, whether or not they are compiled into this
-/// program: backends by operation and element type, precisions by backend, strategies by placement and layout. They are
-/// made from the traits that `Stack` and the collectives check.
+/// program. They are made from the traits that `Stack` and the collectives check.
 std::string support_text();
 
 /// Parses `tessera <sub-command> ...`. Throws InputError.
@@ -136,8 +127,7 @@ Command parse(int argc, const char* const* argv);
 
 /// Add the flags of a sub-command.
 void bind(train::FlagSet& flags, StackChoice& stack);
-/// The same with an --offload that also sets the share of block inputs in host memory. `help`: help text for the
-/// inputs.
+/// The same with an --offload that also sets the share of block inputs in host memory, with its help text.
 void bind(train::FlagSet& flags, StackChoice& stack, double& offloaded_inputs, const std::string& help);
 void bind(train::FlagSet& flags, Train& command);
 template <class Options>
@@ -145,7 +135,6 @@ void bind(train::FlagSet& flags, OnStack<Options>& command) {
   bind(flags, command.options);
   bind(flags, command.stack);
 }
-
 void bind(train::FlagSet& flags, Plan& command);
 void bind(train::FlagSet& flags, Calibrate& command);
 void bind(train::FlagSet& flags, Export& command);
@@ -154,5 +143,19 @@ void bind(train::FlagSet& flags, Tokenize& command);
 void bind(train::FlagSet& flags, Plot& command);
 void bind(train::FlagSet& flags, Diff& command);
 void bind(train::FlagSet& flags, Replay& command);
+
+/// Run the sub-commands that work on files and start no ranks. Return the exit status. Throw InputError.
+int run(const Export& command);
+/// Prints the contents of a model's folder, of adapters or of checkpoints, and all problems, which it finds by reading
+/// every byte unless --quick is given. Returns 2 if there are problems.
+int run(const Inspect& command);
+int run(const Tokenize& command);
+int run(const Plot& command);  ///< warns on stderr about unusable lines
+int run(const Diff& command);  ///< the same; returns 1 if the digests differ
+
+/// Starts or joins the ranks of a communicator and measures the figures of a plan::Cluster; rank 0 writes the file.
+/// Returns the exit status. Throws InputError unless ranks are numbered node by node. Defined in ../calibrate/work.hpp.
+template <class Comm>
+int calibrate(const Calibrate& command);
 
 }  // namespace fsdp::cli

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The sub-commands export, tokenize, plot and diff.
-#include "files.hpp"
-
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -27,13 +25,13 @@
 
 #include "../../trainer/report/files.hpp"
 #include "../../trainer/report/plot.hpp"
+#include "commands.hpp"
 #include "listed.hpp"
 
 namespace fsdp::cli {
 namespace {
 
-/// Reports the effect of a merge; as a warning if rounding loses half of the change or more, or if there was nothing to
-/// merge.
+/// Reports the effect of a merge; as a warning if it changed nothing or rounding loses half of it or more.
 void report_merge(const checkpoint::MergeEffect& effect, std::string_view type) {
   if (effect.wanted == 0)
     return print_warning("merging changed nothing: the product of the adapters is zero, as before a first step");
@@ -51,6 +49,21 @@ void report_merge(const checkpoint::MergeEffect& effect, std::string_view type) 
     print_warning(text);
   else
     print_text(stdout, text + "\n");
+}
+
+/// Prints a warning for each of the first omitted lines of a file, and the number of the others.
+void warn_of_left_out(const std::string& file, std::span<const std::string> sentences) {
+  constexpr std::size_t most_named = 10;
+  for (const std::string& sentence : sentences.first(std::min(sentences.size(), most_named)))
+    print_warning(sentence + "; left out");
+  if (sentences.size() > most_named)
+    print_warning(message(file, ": ", sentences.size() - most_named, " more lines like these"));
+}
+
+report::DigestSource read(const std::string& path) {
+  report::DigestSource source = report::read_source(path);
+  warn_of_left_out(source.file.name, source.file.left_out);
+  return source;
 }
 
 }  // namespace
@@ -119,25 +132,6 @@ int run(const Tokenize& command) {
   print_text(stdout, text);
   return 0;
 }
-
-namespace {
-
-/// Prints a warning for each of the first omitted lines of a file, and the number of the others.
-void warn_of_left_out(const std::string& file, std::span<const std::string> sentences) {
-  constexpr std::size_t most_named = 10;
-  for (const std::string& sentence : sentences.first(std::min(sentences.size(), most_named)))
-    print_warning(sentence + "; left out");
-  if (sentences.size() > most_named)
-    print_warning(message(file, ": ", sentences.size() - most_named, " more lines like these"));
-}
-
-report::DigestSource read(const std::string& path) {
-  report::DigestSource source = report::read_source(path);
-  warn_of_left_out(source.file.name, source.file.left_out);
-  return source;
-}
-
-}  // namespace
 
 int run(const Plot& command) {
   std::error_code error;

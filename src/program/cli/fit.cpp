@@ -2,24 +2,19 @@
 #include "fit.hpp"
 
 #include <algorithm>
-#include <cstddef>
 #include <cstdio>
 #include <set>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include <range/v3/view/enumerate.hpp>
 
 #include <tessera/comm/launch/print.hpp>
 #include <tessera/fsdp/core/error.hpp>
-#include <tessera/fsdp/plan/search.hpp>
 #include <tessera/trainer/report/console.hpp>
 #include <tessera/trainer/report/estimate.hpp>
 #include <tessera/trainer/report/report.hpp>
 
 #include "../../trainer/report/json_text.hpp"
-#include "fit_space.hpp"
 
 namespace fsdp::cli {
 namespace {
@@ -30,24 +25,13 @@ struct Way {
   train::EstimatedStep step;
 };
 
-/// The result of a search.
 struct FoundWays {
-  std::vector<Way> best = {};      ///< at least one configuration, fastest first
-  plan::SearchResult search = {};  ///< result for each family of the space
+  std::vector<Way> best = {};  ///< at least one configuration, fastest first
+  plan::SearchResult search = {};
 };
 
 constexpr std::size_t kept_ways = 3;
 constexpr double worth_a_choice = 0.998;  // a variant must take less than this fraction of the time to be reported
-
-/// Shows on a terminal how many configurations were estimated.
-class Progress {
- public:
-  void asked() { line_.show(message("--fit: ", ++asked_, " ways estimated")); }
-
- private:
-  report::ProgressLine line_;
-  int asked_ = 0;
-};
 
 plan::Outcome outcome_of(const Train& train, EstimateStep estimate) {
   try {
@@ -58,12 +42,10 @@ plan::Outcome outcome_of(const Train& train, EstimateStep estimate) {
   }
 }
 
-/// Returns a configuration, or a variant of it (FitSpace::beside) that is faster and also fits.
-Way best_beside(const Train& train, const FitSpace& space, EstimateStep estimate, Progress& progress) {
-  Way best{.train = train, .step = estimate(train)};
-  for (Train& other : space.beside(train)) {
+/// Returns a configuration with its estimated step, or a variant of it (FitSpace::beside) that is faster and also fits.
+Way best_beside(Way best, const FitSpace& space, EstimateStep estimate) {
+  for (Train& other : space.beside(best.train)) {
     try {
-      progress.asked();
       train::EstimatedStep step = estimate(other);
       if (step.estimate.fits() && step.estimate.seconds < worth_a_choice * best.step.estimate.seconds)
         best = {.train = std::move(other), .step = std::move(step)};
@@ -93,29 +75,31 @@ Way best_beside(const Train& train, const FitSpace& space, EstimateStep estimate
 }
 
 /// Returns the three fastest configurations of a space that fit. `asked`: the command whose flags define the space.
-/// Shows on a terminal how many were estimated. Throws InputError if none fits; the error reports the memory that would
-/// be needed.
+/// Throws InputError with the missing memory if none fits.
 FoundWays find_ways(const Train& asked, const FitSpace& space, EstimateStep estimate) {
   if (space.families().empty()) (void)estimate(asked);  // reports the error in the command
   require<InputError>(!space.families().empty(), "--fit: no way is left to try; leave out some flags");
   FoundWays ways;
   {
-    Progress progress;
+    report::ProgressLine line;
+    auto counted = [&, count = 0](const Train& train) mutable {
+      line.show(message("--fit: ", ++count, " ways estimated"));
+      return estimate(train);
+    };
     ways.search = plan::search(space.families(), kept_ways, [&](std::size_t family, const plan::Turned& turned) {
-      progress.asked();
-      return outcome_of(space.train(family, turned), estimate);
+      return outcome_of(space.train(family, turned), counted);
     });
-    for (const plan::Asked& each : ways.search.best)
-      ways.best.push_back(best_beside(space.train(each.family, each.turned), space, estimate, progress));
+    for (const plan::Asked& each : ways.search.best) {
+      const Train train = space.train(each.family, each.turned);
+      ways.best.push_back(best_beside({.train = train, .step = estimate(train)}, space, counted));
+    }
   }
   if (ways.best.empty()) refuse(ways.search, space, estimate);
   std::ranges::stable_sort(ways.best, {}, [](const Way& way) { return way.step.estimate.seconds; });
   return ways;
 }
 
-std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
-
-/// The search result for a strategy: the best result of its families.
+/// The best result of a strategy's families.
 struct StrategyFate {
   std::string strategy;
   plan::FamilyFate fate;
@@ -148,7 +132,7 @@ std::string why(const plan::FamilyFate& fate, const FitSpace& space) {
     case plan::Fate::too_large:
       return message("does not fit: ", report::bytes_text(outcome.missing), " too much with ",
                      space.flags(space.train(fate.asked.family, fate.asked.turned)));
-    case plan::Fate::refused: return first_line(outcome.refused);
+    case plan::Fate::refused: return outcome.refused.substr(0, outcome.refused.find('\n'));
     case plan::Fate::fits: break;
   }
   return "";
@@ -157,22 +141,20 @@ std::string why(const plan::FamilyFate& fate, const FitSpace& space) {
 /// Returns a value quoted for a shell.
 std::string shell_word(const std::string& text) {
   if (!text.empty() &&
-      text.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:=,%+@") ==
-          std::string::npos)
+      text.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:=,%+@") == text.npos)
     return text;
   std::string word = "'";
   for (const char c : text) word += c == '\'' ? "'\\''" : std::string(1, c);
   return word + "'";
 }
 
-/// Returns the flags for `train`: those of a configuration, and the given flags of the command that `train` accepts and
-/// the configuration does not set.
+/// Returns the flags for `train`: those of a configuration, and those of the command that it does not set.
 std::string train_flags(const train::FlagSet& flags, const WayFlags& way) {
   static const std::set<std::string, std::less<>> of_plans = {"cluster", "comm", "document-length", "fit", "json",
                                                               "ranks",   "trace"};
   std::string text = command_line(way);
   for (const train::Flag& flag : flags.flags()) {
-    const bool chosen = std::ranges::find(way, flag.name, &WayFlag::name) != way.end();
+    const bool chosen = std::ranges::find(way, flag.name, &WayFlags::value_type::first) != way.end();
     if (!flag.given || chosen || of_plans.contains(flag.name)) continue;
     text += " --" + flag.name;
     const std::vector<std::string> values = flag.get();

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <array>
 #include <cstdio>
 #include <exception>
 #include <filesystem>
@@ -26,7 +25,7 @@
 #include <tessera/trainer/report/report.hpp>
 
 #include "../../fsdp/core/paths.hpp"
-#include "files.hpp"
+#include "commands.hpp"
 #include "listed.hpp"
 
 namespace fsdp::cli {
@@ -79,16 +78,7 @@ std::string weights_text(const checkpoint::WeightFiles& weights) {
   return text + "\n";
 }
 
-/// Throws InputError if a folder has a tokenizer's files in a form that is not supported.
-void require_no_unread_tokenizer(const std::filesystem::path& folder) {
-  for (const char* const name : {"tokenizer.model", "tekken.json", "vocab.json", "merges.txt", "qwen.tiktoken"})
-    require<InputError>(!path_exists(folder / name), folder.string(), ": holds ", name,
-                        " but no tokenizer.json, which is read; save it with the fast tokenizer of transformers, or ",
-                        "name another by --tokenizer");
-}
-
-/// Inspects a folder part by part, so that a problem in one part does not hide problems in the next. Skips the parts
-/// that need damaged files.
+/// Inspects a folder part by part: a problem hides none of the next part, unless that needs the damaged files.
 class Inspection {
  public:
   Inspection(std::filesystem::path folder, bool quick) : folder_(std::move(folder)), quick_(quick) {}
@@ -167,8 +157,7 @@ class Inspection {
     look_at_values(std::span(&file, 1));
   }
 
-  /// Reports the problems that `find` returns, unless --quick is given. `find` receives a function that shows its
-  /// progress.
+  /// Reports the problems that `find(show)` returns, unless --quick is given. `show` shows its progress.
   template <class Find>
   void look(const char* activity, const Find& find) {
     if (quick_) return;
@@ -209,7 +198,6 @@ class Inspection {
                       const std::function<bool(const std::string&)>& ignored = {}) {
     look("reading values", [&](const auto& show) { return checkpoint::not_finite_in(files, show, ignored); });
   }
-  /// The same for the optimizer's states.
   void look_at_states() {
     const checkpoint::SafetensorsFile file(folder_ / "optimizer.safetensors");
     look_at_values(std::span(&file, 1));
@@ -218,7 +206,10 @@ class Inspection {
   void look_at_tokenizer(const std::optional<LlamaConfig>& config) {
     const std::optional<std::filesystem::path> file = text::find_tokenizer(folder_);
     if (!file) {
-      require_no_unread_tokenizer(folder_);
+      for (const char* const name : {"tokenizer.model", "tekken.json", "vocab.json", "merges.txt", "qwen.tiktoken"})
+        require<InputError>(!holds(name), folder_.string(), ": holds ", name,
+                            " but no tokenizer.json, which is read; save it with the fast tokenizer of transformers, ",
+                            "or name another by --tokenizer");
       return print("tokenizer none: text takes --tokenizer, or is read as bytes if the vocabulary is small\n");
     }
     const text::Tokenizer tokenizer = text::Tokenizer::read(*file);

@@ -4,16 +4,12 @@
 #include <algorithm>
 #include <filesystem>
 #include <numeric>
-#include <optional>
 #include <string_view>
 #include <utility>
-#include <vector>
 
-#include <tessera/fsdp/checkpoint/folder.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/file.hpp>
 #include <tessera/trainer/flags/flags.hpp>
-#include <tessera/trainer/run/replay_request.hpp>
 
 #include "../../fsdp/core/paths.hpp"
 #include "../../fsdp/core/strings.hpp"
@@ -22,19 +18,12 @@
 namespace fsdp::cli {
 namespace {
 
-/// A checkpoint with the record of how the run was trained.
-struct Saved {
-  std::filesystem::path path;
-  checkpoint::TrainerState state;
+using checkpoint::Checkpoint;
 
-  const train::RunRecord& record() const { return state.run; }
-};
-
-/// Returns the record of a valid checkpoint; nothing, with a warning, for an invalid one.
-std::optional<Saved> saved_in(const std::filesystem::path& path, std::vector<std::string>& warnings) {
+/// Opens a valid checkpoint; returns nothing, with a warning, for an invalid one.
+std::optional<Checkpoint> saved_in(const std::filesystem::path& path, std::vector<std::string>& warnings) {
   try {
-    const auto from = checkpoint::Checkpoint::open(path, checkpoint::read_listing<Listed>);
-    return Saved{.path = from.path(), .state = from.state()};
+    return Checkpoint::open(path, checkpoint::read_listing<Listed>);
   } catch (const InputError& error) {
     const auto* const unread = dynamic_cast<const FileError*>(&error);
     if (unread != nullptr && !unread->absent()) throw;
@@ -43,9 +32,8 @@ std::optional<Saved> saved_in(const std::filesystem::path& path, std::vector<std
   }
 }
 
-/// Returns the record of the run at a step: that of the next checkpoint, since a resumed run may change flags, or else
-/// that of the previous one.
-Saved saved_around(const std::string& folder, std::int64_t step, std::vector<std::string>& warnings) {
+/// Returns the record of the next checkpoint, since a resumed run may change flags, or else of the previous one.
+Checkpoint saved_around(const std::string& folder, std::int64_t step, std::vector<std::string>& warnings) {
   require_folder(folder);
   require<InputError>(!path_exists(std::filesystem::path(folder) / "trainer.json"), "replay: ", folder,
                       " is one checkpoint; give the folder that holds it");
@@ -54,8 +42,8 @@ Saved saved_around(const std::string& folder, std::int64_t step, std::vector<std
   const auto before = std::ranges::find_if(steps, [&](const auto& each) { return each.step < step; });
   for (auto after = std::make_reverse_iterator(before); after != steps.rend(); ++after)
     if (auto saved = saved_in(after->path, warnings)) return *std::move(saved);
-  for (auto each = before; each != steps.end(); ++each)
-    if (auto saved = saved_in(each->path, warnings)) return *std::move(saved);
+  for (auto at = before; at != steps.end(); ++at)
+    if (auto saved = saved_in(at->path, warnings)) return *std::move(saved);
   throw InputError(message("replay: ", folder, " holds no sound checkpoint"));
 }
 
@@ -77,9 +65,9 @@ std::int64_t number_of(const train::RunRecord& record, const char* name) {
 }
 
 /// Returns the recorded value of an entry for replay. Throws InputError if there is none.
-std::string recorded(const Saved& saved, const char* name) {
-  const std::vector<std::string> values = train::replay_values(saved.record(), name);
-  require<InputError>(values.size() == 1, "replay: ", saved.path.string(), " does not record its --", name,
+std::string recorded(const Checkpoint& saved, const char* name) {
+  const std::vector<std::string> values = train::replay_values(saved.state().run, name);
+  require<InputError>(values.size() == 1, "replay: ", saved.path().string(), " does not record its --", name,
                       ", as checkpoints of earlier versions; only runs of this version can be replayed");
   return values.front();
 }
@@ -122,42 +110,43 @@ StackChoice recorded_stack(const std::string& sharding, const std::string& preci
 }
 
 RecordedRun recorded_run(const Replay& command, bool by_launcher, std::vector<std::string>& warnings) {
-  Saved saved = saved_around(command.request.folder, command.request.step, warnings);
+  const Checkpoint saved = saved_around(command.request.folder, command.request.step, warnings);
+  const train::RunRecord& record = saved.state().run;
   RecordedRun run{.request = command.request};
   train::TrainOptions& options = *run.options;
   train::FlagSet optimizer;
   bind(run.options.flags, options);
-  set_recorded(run.options.flags, saved.record());
+  set_recorded(run.options.flags, record);
   bind(optimizer, run.optimizer);
-  set_recorded(optimizer, saved.record());
+  set_recorded(optimizer, record);
 
   run.stack = recorded_stack(recorded(saved, "sharding"), recorded(saved, "precision"), recorded(saved, "tiling"));
   run.stack.sharding = sharding_of(command, run.stack.sharding);
   const bool pieces = pieces_of(run.stack.sharding) > 0;
   const std::int64_t fewest = std::lcm<std::int64_t>(options.sequence.ranks, fewest_ranks(run.stack.sharding));
-  const std::int64_t ranks = pieces ? fewest : number_of(saved.record(), "ranks");
+  const std::int64_t ranks = pieces ? fewest : number_of(record, "ranks");
   run.stack.comm = command.comm.value_or(CommChoice{.ranks = by_launcher ? 1 : std::max<std::int64_t>(ranks, 1)});
 
   options.launch = command.launch;
-  options.launch.threads = number_of(saved.record(), "threads");
+  options.launch.threads = number_of(record, "threads");
   options.from_scratch = false;
   if (pieces) options.grad_accum = 1;  // pieces determine the number of micro-batches
-  options.model.name = saved.path.string();
-  options.data = command.data.empty() ? train::replay_values(saved.record(), "data") : command.data;
-  require<InputError>(!options.data.empty(), "replay: ", saved.path.string(),
+  options.model.name = saved.path().string();
+  options.data = command.data.empty() ? train::replay_values(record, "data") : command.data;
+  require<InputError>(!options.data.empty(), "replay: ", saved.path().string(),
                       " does not record where the run's data are; give them by --data");
   const auto text_of = [&](const char* name, std::string& text) {
-    if (const auto values = train::replay_values(saved.record(), name); !values.empty()) text = values.front();
+    if (const auto values = train::replay_values(record, name); !values.empty()) text = values.front();
   };
   options.text.tokenizer = command.tokenizer;
-  if (command.tokenizer.empty() && !path_exists(saved.path / "tokenizer.json"))
+  if (command.tokenizer.empty() && !path_exists(saved.path() / "tokenizer.json"))
     text_of("tokenizer", options.text.tokenizer);
   text_of("chat-template", options.text.chat_template);
   text_of("end-token", options.text.end_token);
   text_of("text-field", options.text.field);
   options.text.cache = command.token_cache;
-  run.record = saved.record();
-  if (saved.state.step >= command.request.step) run.after = std::move(saved.state);
+  run.record = record;
+  if (saved.state().step >= command.request.step) run.after = saved.state();
   return run;
 }
 

@@ -18,14 +18,10 @@ namespace fsdp::cli {
 /// A run that is to be recomputed.
 struct RecordedRun {
   train::RunRecord record = {};
-  std::optional<checkpoint::TrainerState> after =
-      {};  ///< state in the checkpoint with the record, if it is not before the step
-  /// The options of the run that results depend on, with the current data and ranks.
-  /// @{
-  train::Bound<train::TrainOptions> options = {};
+  std::optional<checkpoint::TrainerState> after = {};  ///< state of the record's checkpoint, if not before the step
+  train::Bound<train::TrainOptions> options = {};  ///< those that results depend on, with the current data and ranks
   train::OptimizerChoice optimizer = {};
   StackChoice stack = {};
-  /// @}
   train::ReplayRequest request = {};
   std::vector<std::string> warnings = {};  ///< warnings for one rank to print
 };

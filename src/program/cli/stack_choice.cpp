@@ -2,15 +2,11 @@
 #include "stack_choice.hpp"
 
 #include <algorithm>
-#include <iterator>
 #include <limits>
 #include <span>
 #include <utility>
-#include <vector>
 
-#include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/terminal_text.hpp>
-#include <tessera/fsdp/sharding/run_time.hpp>
 #include <tessera/fsdp/sharding/strategy.hpp>
 #include <tessera/fsdp/training/launch_options.hpp>
 #include <tessera/trainer/flags/flag_values.hpp>
@@ -21,11 +17,12 @@
 namespace fsdp::cli {
 namespace {
 
-constexpr ValueNames<LayoutChoice::owned> layout_names("default", "per-parameter", "flat", "rows", "owned");
+constexpr ValueNames<LayoutChoice::owned> layouts("default", "per-parameter", "flat", "rows", "owned");
+constexpr ValueNames<PrecisionChoice::bf16_wire> precision_names("fp32", "bf16", "bf16:wire=bf16");
+constexpr ValueNames<OffloadChoice::optimizer> offload_names("none", "optimizer");
 constexpr std::string_view in_pieces = ":pieces=V";
 
-/// Calls `f` with a value of every kind of strategy, and its parts. Of the strategies that a hybrid may contain, only
-/// one is visited.
+/// Calls `f` with a value of every kind of strategy, and its parts; of the inner strategies of hybrids with one.
 template <class F>
 void each_named_kind(const F& f) {
   each_kind<AnyStrategy>([&](AnyStrategy strategy) {
@@ -71,16 +68,7 @@ Names known_names() {
   return names;
 }
 
-/// Returns all kinds, and each number after the first strategy that accepts it.
-std::vector<std::string> suggested_names() {
-  auto [names, numbers] = known_names();
-  for (const auto& [number, behind] : numbers) add(names, message(behind.front(), ":", text_of(number)));
-  add(names, "hybrid:K:zero3");
-  return names;
-}
-
-/// Throws InputError if a step cannot be divided into the pieces that a text specifies; the error suggests a valid
-/// text.
+/// Throws InputError, with a valid text, if a step cannot be divided into the pieces that a text specifies.
 void require_pieces(std::string_view text) {
   constexpr std::string_view key = "pieces=";
   const std::vector<std::string_view> parts = split_at(text, ':');
@@ -100,8 +88,7 @@ void require_pieces(std::string_view text) {
                       "fsdp2:pieces=", pieces, ", zero2:pieces=", pieces, " or zero3:pieces=", pieces);
 }
 
-/// Throws InputError if a text that is not a valid strategy contains a budget: reports which strategies accept one, or
-/// the error in the budget.
+/// Throws InputError if an invalid text contains a budget: which strategies accept one, or the budget's error.
 void require_budget(std::string_view text) {
   constexpr std::string_view key = "budget=";
   const std::vector<std::string_view> parts = split_at(text, ':');
@@ -121,9 +108,24 @@ void require_budget(std::string_view text) {
                       ": a budget chooses how long gathered weights are held, and ", shortened(without),
                       " says that itself; write fsdp2:", shortened(budget), " or zero3:", shortened(budget),
                       ", or leave it out");
-  require<InputError>(
-      false, "--sharding ", shortened(text), ": '", shortened(budget.substr(key.size())),
-      "' is not a number of bytes; write one such as budget=536870912 or budget=512MiB, or budget=auto");
+  throw InputError(
+      message("--sharding ", shortened(text), ": '", shortened(budget.substr(key.size())),
+              "' is not a number of bytes; write one such as budget=536870912 or budget=512MiB, or budget=auto"));
+}
+
+/// Returns the number from 1 on after `prefix`; 0 for any other text. Throws InputError if it is above `most`.
+std::int64_t number_after(std::string_view text, std::string_view prefix, std::int64_t most, std::string_view flag) {
+  if (!text.starts_with(prefix)) return 0;
+  const std::int64_t number = number_of_digits(text.substr(prefix.size())).value_or(0);
+  require<InputError>(number <= most, "--", flag, " ", shortened(text), ": the number must be at most ", most);
+  return number;
+}
+
+/// Joins names: "fp32, bf16"
+std::string listed(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+  return text;
 }
 
 }  // namespace
@@ -136,20 +138,18 @@ ShardingChoice parse_sharding(std::string_view text) {
   const auto is_number = [](std::string_view part) { return number_of_digits(part).has_value(); };
   require<InputError>(parts.front() != "hybrid" || std::ranges::any_of(parts, is_number), "--sharding ",
                       shortened(text), " does not say how many ranks hold a model together; write hybrid:K");
-  refuse_unknown("sharding", text, suggested_names());
-}
-
-LayoutChoice other_layout(const ShardingChoice& choice) {
-  const std::string own =
-      std::visit([](const auto& strategy) { return policy_text(fsdp::layout_of(strategy)); }, choice.strategy);
-  return to_text(choice.layout) == own ? LayoutChoice::own : choice.layout;
+  auto [names, numbers] = known_names();
+  for (const auto& [number, behind] : numbers) add(names, message(behind.front(), ":", text_of(number)));
+  add(names, "hybrid:K:zero3");
+  refuse_unknown("sharding", text, names);
 }
 
 std::optional<buffer::AnyLayout> layout_of(const ShardingChoice& choice) {
-  const buffer::AnyLayout layouts[] = {buffer::PerParameter{}, buffer::Flat{}, buffer::Rows{}, buffer::Owned{}};
-  const LayoutChoice other = other_layout(choice);
-  if (other == LayoutChoice::own) return std::nullopt;
-  return layouts[static_cast<std::size_t>(other) - 1];
+  const buffer::AnyLayout kinds[] = {buffer::PerParameter{}, buffer::Flat{}, buffer::Rows{}, buffer::Owned{}};
+  const std::string own =
+      std::visit([](const auto& strategy) { return policy_text(fsdp::layout_of(strategy)); }, choice.strategy);
+  if (choice.layout == LayoutChoice::own || to_text(choice.layout) == own) return std::nullopt;
+  return kinds[static_cast<std::size_t>(choice.layout) - 1];
 }
 
 int pieces_of(const ShardingChoice& choice) {
@@ -177,12 +177,10 @@ void from_text(std::string_view, std::string_view text, ShardingChoice& value) {
   value.strategy = parse_sharding(text).strategy;  // the layout comes from --layout
 }
 
-void from_text(std::string_view flag, std::string_view text, LayoutChoice& value) {
-  value = layout_names.value(flag, text);
-}
+void from_text(std::string_view flag, std::string_view text, LayoutChoice& value) { value = layouts.value(flag, text); }
 
 std::string to_text(const ShardingChoice& value) { return listed_text(value.strategy); }
-std::string to_text(LayoutChoice value) { return layout_names.name(value); }
+std::string to_text(LayoutChoice value) { return layouts.name(value); }
 
 std::string sharding_kinds() {
   std::string text;
@@ -195,29 +193,6 @@ std::string sharding_kinds() {
   });
   return text;
 }
-
-namespace {
-
-constexpr ValueNames<PrecisionChoice::bf16_wire> precision_names("fp32", "bf16", "bf16:wire=bf16");
-constexpr ValueNames<OffloadChoice::optimizer> offload_names("none", "optimizer");
-
-/// Returns the number after `prefix`, at least 1; 0 if the text is anything else. Throws InputError if the number is
-/// above `most`.
-std::int64_t number_after(std::string_view text, std::string_view prefix, std::int64_t most, std::string_view flag) {
-  if (!text.starts_with(prefix)) return 0;
-  const std::int64_t number = number_of_digits(text.substr(prefix.size())).value_or(0);
-  require<InputError>(number <= most, "--", flag, " ", shortened(text), ": the number must be at most ", most);
-  return number;
-}
-
-/// Joins names: "fp32, bf16"
-std::string listed(const std::vector<std::string>& names) {
-  std::string text;
-  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
-  return text;
-}
-
-}  // namespace
 
 std::string name_of_comm(const CommChoice& comm) { return std::string(split_at(comm.name(), ':').front()); }
 

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The policies as values: parses and prints `--sharding`, `--layout`, `--precision`, `--offload`, `--tiling` and
-/// `--comm`, and selects the compiled strategy type. To add a communicator: its kind and name here, and its type in
-/// cmake/stacks.cmake. To add a strategy: add it to a type of AnyStrategy (tessera/fsdp/sharding/run_time.hpp); it
-/// lists its own name and numbers (tessera/fsdp/core/policy_text.hpp).
+/// The policies as values: parses and prints their flags, and selects the compiled type. To add a communicator: its
+/// kind and name here, and its type in cmake/stacks.cmake. To add a strategy: add it to a type of AnyStrategy
+/// (tessera/fsdp/sharding/run_time.hpp); it lists its own name and numbers.
 #pragma once
 
 #include <array>
@@ -48,9 +47,7 @@ struct ShardingChoice {
 /// Parses the text of --sharding. Throws InputError, which suggests the nearest name.
 ShardingChoice parse_sharding(std::string_view text);
 
-/// Returns the layout if it differs from the strategy's own, else `own`.
-LayoutChoice other_layout(const ShardingChoice& choice);
-/// The same as a value; nullopt for the strategy's own layout.
+/// Returns the layout; nullopt for the strategy's own.
 std::optional<buffer::AnyLayout> layout_of(const ShardingChoice& choice);
 /// Returns the number of pieces of a step; 0 if the strategy does not divide it.
 int pieces_of(const ShardingChoice& choice);
@@ -111,11 +108,11 @@ struct CommChoice {
 
 /// The policies of every sub-command that uses a stack.
 struct StackChoice {
-  ShardingChoice sharding;
+  ShardingChoice sharding = {};
   PrecisionChoice precision = PrecisionChoice::bf16;
   OffloadChoice offload = OffloadChoice::none;
-  tiling::RunTimeTiling tiling;
-  CommChoice comm;
+  tiling::RunTimeTiling tiling = {};
+  CommChoice comm = {};
 
   friend bool operator==(const StackChoice&, const StackChoice&) = default;
 };

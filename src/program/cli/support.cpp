@@ -70,8 +70,7 @@ constexpr bool gathers = requires(C c, std::span<const comm::Segment<T>> segment
   c.all_gather(segments);
 };
 
-/// Whether a precision works with a communicator: its device computes in the compute type, and it can reduce in the
-/// wire type. `Stack` has the same checks.
+/// Whether the device computes in the compute type and the communicator reduces in the wire type, as for `Stack`.
 template <class C, class P>
 constexpr bool works_in =
     device::computes_in<typename C::Device, typename P::Compute>&& comm::supports_wire<C, typename P::Reduce>;

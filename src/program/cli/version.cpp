@@ -10,17 +10,13 @@
 #include <tessera/fsdp/version.hpp>
 
 namespace fsdp::cli {
-namespace {
-
-std::string row(std::string_view name, std::string_view value) {
-  std::string text = message("  ", name);
-  text.resize(std::max<std::size_t>(text.size() + 2, 20), ' ');
-  return text.append(value).append("\n");
-}
-
-}  // namespace
 
 std::string version_text() {
+  const auto row = [](std::string_view name, std::string_view value) {
+    std::string text = message("  ", name);
+    text.resize(std::max<std::size_t>(text.size() + 2, 20), ' ');
+    return text.append(value).append("\n");
+  };
   std::string text = message("tessera ", version_string, "\n");
   text += row("instruction set", device::arithmetic());
 #define FSDP_BUILT_WITH(name, version) text += row(name, version);

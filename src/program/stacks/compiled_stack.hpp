@@ -6,7 +6,6 @@
 #include <functional>
 #include <string>
 #include <type_traits>
-#include <vector>
 
 #include <tessera/comm/ranks.hpp>
 #include <tessera/fsdp/core/policy_text.hpp>
@@ -16,7 +15,6 @@
 #include <tessera/trainer/run/replay.hpp>
 #include <tessera/trainer/run/train.hpp>
 
-#include "../calibrate/calibrate.hpp"
 #include "../cli/commands.hpp"
 #include "../cli/replay.hpp"
 #include "../cli/stack_choice.hpp"
@@ -39,52 +37,47 @@ struct CompiledStack {
   int (*chat)(const cli::Bound<cli::Chat>&) = nullptr;          ///< null if the model cannot continue a sequence
 };
 
-/// The commands of one stack.
-template <class Model>
-struct Commands {
-  using Stack = typename Model::Stack;
-
-  static auto sharding(const cli::StackChoice& choice) {
-    return cli::sharding_of<typename Stack::Sharding>(choice.sharding);
-  }
-  static int train(const cli::Bound<cli::Train>& command) {
-    return train::train<Model>(command->options, command.flags, sharding(command->stack), command->stack.tiling,
-                               resolve(command->optimizer));
-  }
-  static int replay(const cli::RecordedRun& run) {
-    return train::replay<Model>(run.request, *run.options, run.options.flags, run.record, run.after, run.warnings,
-                                sharding(run.stack), run.stack.tiling, resolve(run.optimizer));
-  }
-  static int on_ranks(const train::LaunchOptions& options, const std::function<int(const comm::Ranks&)>& f) {
-    using Comm = typename Stack::Comm;
-    return train::launch<Comm>(options, [&](Comm& communicator) { return f(comm::Ranks(communicator)); });
-  }
-  /// Runs eval, generate or chat on a model's folder.
-  template <auto run, class Command>
-  static int on_folder(const cli::Bound<Command>& command) {
-    return run(command->options, command.flags, sharding(command->stack), cli::known_tiling(command->stack.tiling));
-  }
-};
+/// Runs eval, generate or chat on a model's folder.
+template <class Model, auto run, class Command>
+int on_folder(const cli::Bound<Command>& command) {
+  return run(command->options, command.flags,
+             cli::sharding_of<typename Model::Stack::Sharding>(command->stack.sharding),
+             cli::known_tiling(command->stack.tiling));
+}
 
 template <class Model>
 CompiledStack compiled_stack() {
   using Stack = typename Model::Stack;
+  using Sharding = typename Stack::Sharding;
+  using Comm = typename Stack::Comm;
   static_assert(std::is_same_v<typename Stack::Tiling, tiling::RunTimeTiling>);
   CompiledStack stack{
-      .takes = cli::takes<typename Stack::Sharding>,
-      .offload =
-          offloads_optimizer_of<typename Stack::Sharding> ? cli::OffloadChoice::optimizer : cli::OffloadChoice::none,
-      .comm = policy_text<typename Stack::Comm>(),
+      .takes = cli::takes<Sharding>,
+      .offload = offloads_optimizer_of<Sharding> ? cli::OffloadChoice::optimizer : cli::OffloadChoice::none,
+      .comm = policy_text<Comm>(),
       .precision = policy_text<typename Stack::Precision>(),
-      .train = Commands<Model>::train,
-      .replay = Commands<Model>::replay,
-      .on_ranks = Commands<Model>::on_ranks,
-      .calibrate = calibrate::calibrate<typename Stack::Comm>,
-      .evaluate = Commands<Model>::template on_folder<train::evaluate<Model>>,
+      .train =
+          [](const cli::Bound<cli::Train>& command) {
+            const cli::StackChoice& stack = command->stack;
+            return train::train<Model>(command->options, command.flags, cli::sharding_of<Sharding>(stack.sharding),
+                                       stack.tiling, resolve(command->optimizer));
+          },
+      .replay =
+          [](const cli::RecordedRun& run) {
+            return train::replay<Model>(run.request, *run.options, run.options.flags, run.record, run.after,
+                                        run.warnings, cli::sharding_of<Sharding>(run.stack.sharding), run.stack.tiling,
+                                        resolve(run.optimizer));
+          },
+      .on_ranks =
+          [](const train::LaunchOptions& options, const std::function<int(const comm::Ranks&)>& f) {
+            return train::launch<Comm>(options, [&](Comm& communicator) { return f(comm::Ranks(communicator)); });
+          },
+      .calibrate = cli::calibrate<Comm>,
+      .evaluate = on_folder<Model, train::evaluate<Model>>,
   };
   if constexpr (nn::GeneratingHead<typename Model::Head, typename Model::Local>)
-    stack.generate = Commands<Model>::template on_folder<train::generate<Model>>;
-  if constexpr (Executor<Model>::continues) stack.chat = Commands<Model>::template on_folder<train::chat<Model>>;
+    stack.generate = on_folder<Model, train::generate<Model>>;
+  if constexpr (Executor<Model>::continues) stack.chat = on_folder<Model, train::chat<Model>>;
   return stack;
 }
 

@@ -6,6 +6,6 @@
 
 namespace fsdp::stacks {
 
-std::vector<PlannedStack> planned_on_cpu() { return planned_stacks<device::Cpu>(); }
+std::optional<train::EstimatedStep> estimate_on_cpu(const PlannedRun& run) { return estimate_on<device::Cpu>(run); }
 
 }  // namespace fsdp::stacks

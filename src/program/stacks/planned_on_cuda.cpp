@@ -6,6 +6,6 @@
 
 namespace fsdp::stacks {
 
-std::vector<PlannedStack> planned_on_cuda() { return planned_stacks<device::Cuda>(); }
+std::optional<train::EstimatedStep> estimate_on_cuda(const PlannedRun& run) { return estimate_on<device::Cuda>(run); }
 
 }  // namespace fsdp::stacks

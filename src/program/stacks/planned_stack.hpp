@@ -6,31 +6,26 @@
 /// To add a strategy or a precision: add its type to the lists in planned_stacks.hpp.
 #pragma once
 
-#include <string>
-#include <vector>
+#include <optional>
 
 #include <tessera/trainer/run/estimate.hpp>
 
 #include "../cli/commands.hpp"
-#include "../cli/stack_choice.hpp"
 
 namespace fsdp::stacks {
 
-/// A stack on a device without storage. Its strategy type may represent several kinds of --sharding.
-struct PlannedStack {
-  bool (*takes)(const cli::ShardingChoice&) = nullptr;
-  cli::OffloadChoice offload = cli::OffloadChoice::none;
-  std::string precision;
-  /// See estimate_step.
-  train::EstimatedStep (*estimate)(const train::FlagSet&, const cli::Train& train, const plan::Cluster&,
-                                   const train::PlannedComm&, bool tells) = nullptr;
+/// The parameters of estimate_step, with the communicator.
+struct PlannedRun {
+  const train::FlagSet& flags;
+  const cli::Train& train;
+  const plan::Cluster& cluster;
+  train::PlannedComm comm;
+  bool tells;
 };
 
-/// Returns the stacks of a device, "cpu" or "cuda".
-/// @{
-std::vector<PlannedStack> planned_on_cpu();
-std::vector<PlannedStack> planned_on_cuda();
-/// @}
+/// Return the estimate on the stack of a device that the policies select; nothing if there is none.
+std::optional<train::EstimatedStep> estimate_on_cpu(const PlannedRun& run);
+std::optional<train::EstimatedStep> estimate_on_cuda(const PlannedRun& run);
 
 /// Estimates the step of `train`, which may differ from the command that the flags are bound to in the choices of
 /// --fit. `tells`: prints the choices that it makes for flags that leave them open. Throws InputError if the cluster's

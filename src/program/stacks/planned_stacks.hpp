@@ -3,7 +3,7 @@
 /// Compiles the stacks that `tessera plan` knows, for one device.
 #pragma once
 
-#include <vector>
+#include <optional>
 
 #include <tessera/comm/simulated.hpp>
 #include <tessera/fsdp/core/policy_text.hpp>
@@ -15,43 +15,35 @@
 #include <tessera/tiling/policies.hpp>
 #include <tessera/trainer/run/planned_step.hpp>
 
+#include "../cli/stack_choice.hpp"
 #include "planned_stack.hpp"
 
 namespace fsdp::stacks {
 
-template <class Model>
-train::EstimatedStep estimate_on(const train::FlagSet& flags, const cli::Train& train, const plan::Cluster& cluster,
-                                 const train::PlannedComm& comm, bool tells) {
-  return train::estimated_step<Model>(train.options, cluster, comm, flags,
-                                      cli::sharding_of<typename Model::Stack::Sharding>(train.stack.sharding),
-                                      train.stack.tiling, resolve(train.optimizer), tells);
-}
-
-template <class Target, class Strategy, class Precision>
-PlannedStack planned_stack() {
-  using Comm = comm::Simulated<device::MetaOf<Target>>;
-  using Model = Llama<Stack<Strategy, Comm, Precision, tiling::RunTimeTiling, Ulysses>>;
-  return {.takes = cli::takes<Strategy>,
-          .offload = offloads_optimizer_of<Strategy> ? cli::OffloadChoice::optimizer : cli::OffloadChoice::none,
-          .precision = policy_text<Precision>(),
-          .estimate = estimate_on<Model>};
-}
-
-/// Adds the stacks of all strategies with one precision.
-template <class Target, class Precision>
-void add_stacks(std::vector<PlannedStack>& list) {
-#define FSDP_STRATEGY(type) list.push_back(planned_stack<Target, type, Precision>());
-  FSDP_STRATEGIES
-#undef FSDP_STRATEGY
-}
-
 template <class Target>
-std::vector<PlannedStack> planned_stacks() {
-  std::vector<PlannedStack> list;
-  add_stacks<Target, Fp32>(list);
-  add_stacks<Target, Bf16Mixed>(list);
-  add_stacks<Target, Bf16Wire<Bf16Mixed>>(list);
-  return list;
+std::optional<train::EstimatedStep> estimate_on(const PlannedRun& run) {
+  const cli::StackChoice& asked = run.train.stack;
+  std::optional<train::EstimatedStep> step;
+  const auto estimate_with = [&]<class Strategy, class Precision>() {
+    constexpr bool offloads = offloads_optimizer_of<Strategy>;
+    if (!cli::takes<Strategy>(asked.sharding) || offloads != (asked.offload == cli::OffloadChoice::optimizer) ||
+        policy_text<Precision>() != cli::to_text(asked.precision))
+      return;
+    using Comm = comm::Simulated<device::MetaOf<Target>>;
+    using Model = Llama<Stack<Strategy, Comm, Precision, tiling::RunTimeTiling, Ulysses>>;
+    step = train::estimated_step<Model>(run.train.options, run.cluster, run.comm, run.flags,
+                                        cli::sharding_of<Strategy>(asked.sharding), asked.tiling,
+                                        resolve(run.train.optimizer), run.tells);
+  };
+  const auto estimate_in = [&]<class Precision>() {
+#define FSDP_STRATEGY(type) estimate_with.template operator()<type, Precision>();
+    FSDP_STRATEGIES
+#undef FSDP_STRATEGY
+  };
+  estimate_in.template operator()<Fp32>();
+  estimate_in.template operator()<Bf16Mixed>();
+  estimate_in.template operator()<Bf16Wire<Bf16Mixed>>();
+  return step;
 }
 
 }  // namespace fsdp::stacks

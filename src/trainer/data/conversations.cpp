@@ -2,7 +2,6 @@
 #include <tessera/trainer/data/conversations.hpp>
 
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -24,13 +23,11 @@
 #include "../../fsdp/checkpoint/posix.hpp"
 #include "files/encodings.hpp"
 #include "files/text_files.hpp"
-#include "files/text_units.hpp"
 
 namespace fsdp::data {
 namespace {
 
-// The file's format: tokens as int32; the index as int64; a JSON object; a tail of fixed size that contains the lengths
-// of the index and of the object.
+// The file: tokens as int32, the index as int64, a JSON object, and a tail of fixed size with the lengths of these two.
 constexpr std::string_view magic = "tessera chat 1\n\n";
 
 struct Tail {
@@ -168,23 +165,17 @@ std::string ConversationTexts::made_of() const {
   return digest_text(hash);
 }
 
-std::vector<TextFile> ConversationTexts::texts() const {
-  std::vector<TextFile> texts;
-  for (const std::filesystem::path& path : files_) {
-    const TextCandidate candidate(path);
-    require_records(candidate.form, path);
-    require<InputError>(candidate.form != TextForm::text || candidate.bytes == 0, "--data ", path.string(),
-                        " holds no records: it begins with neither { nor [");
-    if (candidate.bytes > 0) texts.push_back({.path = path, .bytes = candidate.bytes, .form = candidate.form});
-  }
-  return texts;
-}
-
 void ConversationTexts::write(const std::filesystem::path& path, const ReportBytes& report) const {
-  const std::vector<TextFile> texts = this->texts();
+  std::vector<TextFile> texts;
   std::int64_t all_bytes = 0, bytes = 0;
-  for (const TextFile& text : texts) all_bytes += text.bytes;
-
+  for (const std::filesystem::path& file : files_) {
+    const TextCandidate candidate(file);
+    require_records(candidate.form, file);
+    require<InputError>(candidate.form != TextForm::text || candidate.bytes == 0, "--data ", file.string(),
+                        " holds no records: it begins with neither { nor [");
+    if (candidate.bytes > 0) texts.push_back({.path = file, .bytes = candidate.bytes, .form = candidate.form});
+    all_bytes += candidate.bytes;
+  }
   checkpoint::PartFile out(message(path.string(), ".", ::getpid(), ".part"), path);
   auto append = [&out, at = std::int64_t{0}](const void* data, std::size_t bytes) mutable {
     out.write(data, bytes, at);

@@ -8,7 +8,6 @@
 #include <cerrno>
 #include <cstring>
 #include <optional>
-#include <string>
 
 #include <tessera/fsdp/core/checked.hpp>
 #include <tessera/fsdp/core/error.hpp>
@@ -17,13 +16,12 @@
 #include "../../fsdp/core/value_names.hpp"
 #include "files/input_files.hpp"
 #include "files/text_files.hpp"
-#include "formats/megatron.hpp"
-#include "formats/token_folder.hpp"
+#include "formats/token_files.hpp"
 
 namespace fsdp::data {
 namespace {
 
-constexpr ValueNames<TokenFormat::chat> format_names("auto", "bytes", "u16", "u32", "chat");
+constexpr ValueNames<TokenFormat::chat> formats("auto", "bytes", "u16", "u32", "chat");
 
 struct FileTokens {
   TokenLayout layout = {};
@@ -34,9 +32,7 @@ struct FileTokens {
 void copy_tokens(const OpenFile& file, std::int64_t begin, const TokenLayout& layout, std::span<std::uint32_t> out) {
   constexpr std::int64_t most = 0xFFFFFFFF;
   const auto width = static_cast<std::size_t>(layout.token_bytes);
-  const std::int64_t limit = layout.is_signed && width < 4 ? std::int64_t{1} << (8 * width - 1)
-                             : layout.is_signed            ? std::int64_t{1} << 31
-                                                           : most;
+  const std::int64_t limit = layout.is_signed ? std::int64_t{1} << (8 * std::min<std::size_t>(width, 4) - 1) : most;
   static const std::int64_t page = ::sysconf(_SC_PAGESIZE);
   const std::int64_t first = begin / page * page;
   const std::size_t length = static_cast<std::size_t>(begin - first) + out.size() * width;
@@ -68,23 +64,10 @@ std::optional<FileTokens> llm_c_tokens(const OpenFile& file) {
   return std::nullopt;
 }
 
-/// Returns the layout of a file that contains only tokens.
-FileTokens raw_tokens(const OpenFile& file, TokenFormat format) {
-  const int token_bytes = format == TokenFormat::u16 ? 2 : 4;
-  require<InputError>(!llm_c_tokens(file), "data: ", file.path().string(),
-                      " begins with llm.c's header, and --data-format ", to_text(format),
-                      " is of files without one; leave it out");
-  require_raw_tokens(file, token_bytes, to_text(format));
-  return FileTokens{.layout = {.token_bytes = token_bytes, .text = false}};
-}
-
 }  // namespace
 
-void from_text(std::string_view flag, std::string_view text, TokenFormat& value) {
-  value = format_names.value(flag, text);
-}
-
-std::string to_text(TokenFormat value) { return format_names.name(value); }
+void from_text(std::string_view flag, std::string_view text, TokenFormat& value) { value = formats.value(flag, text); }
+std::string to_text(TokenFormat value) { return formats.name(value); }
 
 std::string TokenLayout::unit() const {
   if (text) return "bytes";
@@ -97,7 +80,7 @@ Corpus::Corpus(std::span<const std::filesystem::path> paths, TokenFormat format)
     if (const std::optional<TokenFolder> tokens = read_token_folder(path)) {
       require<InputError>(tokens->complete, "data: ", path.string(),
                           ": tokenizing it did not end; run tessera tokenize ", "again, which goes on from there");
-      left_out_.add_earlier(tokens->skipped);
+      if (tokens->skipped > 0) left_out_.add("not text, when the tokens were made", "", true, tokens->skipped);
       replaced_bytes_ += tokens->replaced;
       for (const TokenShard& shard : tokens->shards) add({.path = path / shard.name, .named = true}, format);
       continue;
@@ -113,12 +96,26 @@ Corpus::Corpus(std::span<const std::filesystem::path> paths, TokenFormat format)
 void Corpus::add(const InputFile& input, TokenFormat format) {
   const std::filesystem::path& path = input.path;
   if (format == TokenFormat::automatic)
-    if (const std::optional<std::filesystem::path> index = megatron_index(path)) return add_megatron(*index);
+    if (const std::optional<std::filesystem::path> index = megatron_index(path)) {
+      const MegatronTokens tokens = read_megatron_index(*index);
+      append(megatron_tokens_of(*index),
+             {.token_bytes = tokens.token_bytes, .is_signed = tokens.is_signed, .text = false}, 0,
+             tokens.tokens * tokens.token_bytes);
+      if (tokens.tokens == 0) return;
+      files_.back().index = *index;
+      indexed_documents_ += tokens.documents;
+      return;
+    }
   const OpenFile file(path);
   if (file.bytes() <= 0) return;
   std::optional<FileTokens> found;
-  if (format == TokenFormat::u16 || format == TokenFormat::u32) found = raw_tokens(file, format);
   if (format == TokenFormat::automatic) found = llm_c_tokens(file);
+  if (format == TokenFormat::u16 || format == TokenFormat::u32) {
+    found = {.layout = {.token_bytes = format == TokenFormat::u16 ? 2 : 4, .text = false}};
+    require<InputError>(!llm_c_tokens(file), "data: ", path.string(), " begins with llm.c's header, and --data-format ",
+                        to_text(format), " is of files without one; leave it out");
+    require_raw_tokens(file, found->layout.token_bytes, to_text(format));
+  }
   if (!found) return add_text(input, format);
   const TokenLayout& layout = found->layout;
   const std::int64_t bytes = file.bytes() - layout.header;
@@ -138,15 +135,6 @@ void Corpus::add_text(const InputFile& input, TokenFormat format) {
                       " holds records of JSON, whose texts a tokenizer reads; name one by --tokenizer, or say "
                       "--data-format bytes to train on the file as it stands");
   append(input.path, {}, candidate.mark_bytes, candidate.bytes);
-}
-
-void Corpus::add_megatron(const std::filesystem::path& index) {
-  const MegatronTokens tokens = read_megatron_index(index);
-  append(megatron_tokens_of(index), {.token_bytes = tokens.token_bytes, .is_signed = tokens.is_signed, .text = false},
-         0, tokens.tokens * tokens.token_bytes);
-  if (tokens.tokens == 0) return;
-  files_.back().index = index;
-  indexed_documents_ += tokens.documents;
 }
 
 std::vector<std::int64_t> Corpus::document_borders() const {

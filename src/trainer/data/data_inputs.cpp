@@ -18,14 +18,10 @@ DataNames parse_data(std::span<const std::string> texts) {
   std::string without;  // a path without a weight
   for (const std::string& text : texts) {
     const std::size_t colon = text.rfind(':');
-    if (colon == text.npos || path_exists(text)) {
-      names.paths.push_back(text);
-      without = text;
-      continue;
-    }
     const std::string_view number = std::string_view(text).substr(colon + 1);
     const std::optional<double> weight = parsed<double>(number);
-    if (!weight && !path_exists(text.substr(0, colon))) {  // the text after the colon is not a weight
+    // The text after a colon may be part of the path
+    if (colon == text.npos || path_exists(text) || (!weight && !path_exists(text.substr(0, colon)))) {
       names.paths.push_back(text);
       without = text;
       continue;
@@ -53,21 +49,15 @@ DataNames names_from_text(std::string_view text) {
   return names;
 }
 
-void LeftOut::add(std::string_view reason, const std::string& path, bool binary, std::int64_t count) {
-  const auto found = std::ranges::find(reasons_, reason, &Reason::name);
-  if (found != reasons_.end()) {
-    found->count += count;
-  } else {
-    reasons_.push_back({.name = std::string(reason), .first = path, .binary = binary, .count = count});
-  }
+void LeftOut::add(std::string_view reason, const std::filesystem::path& path, bool binary, std::int64_t count) {
+  auto found = std::ranges::find(reasons_, reason, &Reason::name);
+  if (found == reasons_.end())
+    found = reasons_.insert(found, {.name = std::string(reason), .first = path.string(), .binary = binary});
+  found->count += count;
 }
 
 void LeftOut::add(const LeftOut& other) {
   for (const Reason& reason : other.reasons_) add(reason.name, reason.first, reason.binary, reason.count);
-}
-
-void LeftOut::add_earlier(std::int64_t files) {
-  if (files > 0) add("not text, when the tokens were made", "", true, files);
 }
 
 std::int64_t LeftOut::count(std::string_view reason) const {

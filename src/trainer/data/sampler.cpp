@@ -20,8 +20,7 @@ namespace {
 
 constexpr int rounds = 8;
 
-/// Throws InputError unless a batch is a multiple of `parts`. The message is `problem`, followed by the nearest valid
-/// sizes.
+/// Throws InputError, with `problem` and the nearest valid sizes, unless a batch is a multiple of `parts`.
 void require_multiple(std::int64_t batch, std::int64_t parts, const std::string& problem) {
   if (batch % parts == 0) return;
   const std::int64_t below = batch / parts * parts;
@@ -145,15 +144,11 @@ std::vector<std::int64_t> Sampler::draw(std::int64_t begin, std::int64_t count) 
   return drawn;
 }
 
-std::vector<std::int64_t> Sampler::batch() const { return draw(0, batch_); }
-
 std::vector<std::int64_t> Sampler::slice(const Share& share) const {
   require(share.piece >= 0 && share.piece < share.pieces && batch_ % share.pieces == 0, "data: piece ", share.piece,
           " of ", share.pieces, " of a batch of ", batch_, " sequences");
   return draw(begin_of(share), batch_ / share.pieces);
 }
-
-std::int64_t Sampler::begin_of(const Share& share) const { return share.piece * (batch_ / share.pieces); }
 
 std::int64_t Sampler::place(const Share& share) const {
   return checked_add(checked_multiply(position_.epoch, windows_), position_.index + begin_of(share));

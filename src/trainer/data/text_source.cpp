@@ -11,19 +11,6 @@
 
 namespace fsdp::data {
 
-namespace {
-
-/// Throws InputError before the first step if the files do not contain tokens of the vocabulary: numbers of another
-/// type or byte order are often too large. Reads only a few windows.
-void check_some(const Windows& windows) {
-  constexpr std::int64_t looked_at = 16;
-  std::vector<std::int32_t> tokens(static_cast<std::size_t>(windows.seq_len())), targets = tokens;
-  for (const std::int64_t window : evenly_spread(0, windows.count(), looked_at))
-    windows.fill(window, tokens.data(), targets.data());
-}
-
-}  // namespace
-
 TextSource::TextSource(std::span<const std::filesystem::path> paths, std::int64_t sequence_length,
                        double validation_fraction, std::int64_t vocabulary, std::optional<DocumentSeparator> separator,
                        TokenFormat format)
@@ -44,7 +31,12 @@ TextSource::TextSource(std::span<const WeightedFiles> sources, std::int64_t sequ
     require<InputError>(!token || text || id < vocabulary, "--document-separator ", id,
                         " is not below the model's vocabulary of ", vocabulary);
     const Windows windows(*corpus, sequence_length, validation_fraction, vocabulary);
-    if (!text) check_some(windows);
+    if (!text) {  // reads a few windows: tokens of another type or byte order are often not below the vocabulary
+      constexpr std::int64_t looked_at = 16;
+      std::vector<std::int32_t> tokens(static_cast<std::size_t>(sequence_length)), targets = tokens;
+      for (const std::int64_t window : evenly_spread(0, windows.count(), looked_at))
+        windows.fill(window, tokens.data(), targets.data());
+    }
     parts_.push_back({.corpus = std::move(corpus), .windows = windows, .weight = source.weight, .training = training_});
     training_ += windows.training();
     separate(parts_.back());
@@ -83,17 +75,6 @@ TextSource::TextSource(PackedConversations conversations)
       sequence_length_(conversations_->sequence_length()),
       training_(conversations_->training()),
       validation_(conversations_->validation()) {}
-
-const TextSource::Part& TextSource::part_of(std::int64_t sample, std::int64_t& window) const {
-  const bool held_out = sample >= training_;
-  const auto first = held_out ? &Part::validation : &Part::training;
-  const Part& part = *(std::ranges::upper_bound(parts_, sample, {}, first) - 1);
-  window = sample - part.*first + (held_out ? part.windows.training() : 0);
-  return part;
-}
-
-TextSource::TextSource(TextSource&&) noexcept = default;
-TextSource::~TextSource() = default;
 
 Order TextSource::order(std::uint64_t seed) const {
   if (parts_.size() < 2) return {};
@@ -135,8 +116,10 @@ TextSource::Storage TextSource::storage(std::int64_t sequences, Allocate allocat
 void TextSource::fill_window(std::int64_t sample, std::int32_t* tokens, std::int32_t* targets,
                              std::vector<std::int64_t>& documents) const {
   if (conversations_) return conversations_->fill(sample, tokens, targets, documents);
-  std::int64_t window = 0;
-  const Part& part = part_of(sample, window);
+  const bool held_out = sample >= training_;
+  const auto first = held_out ? &Part::validation : &Part::training;
+  const Part& part = *(std::ranges::upper_bound(parts_, sample, {}, first) - 1);
+  const std::int64_t window = sample - part.*first + (held_out ? part.windows.training() : 0);
   part.windows.fill(window, tokens, targets);
   if (separator_ && separator_->index)
     append_documents(part.borders, window * sequence_length_, sequence_length_, documents);
@@ -167,8 +150,8 @@ std::string TextSource::text() const {
     const Corpus& corpus = *part.corpus;
     const std::size_t files = corpus.files().size();
     if (parts_.size() > 1) text += message(text.empty() ? "" : "; ", "weight ", part.weight, ": ");
-    text +=
-        corpus.layout().text ? report::bytes_text(corpus.size()) : message(corpus.size(), " ", corpus.layout().unit());
+    const std::string unit = corpus.layout().unit();
+    text += corpus.layout().text ? report::bytes_text(corpus.size()) : message(corpus.size(), " ", unit);
     text += message(" in ", files, files == 1 ? " file" : " files");
     const std::string losses = part.losses();
     if (!losses.empty()) text += ", " + losses;

@@ -17,8 +17,7 @@
 #include "../../fsdp/core/json/strict_json.hpp"
 #include "files/encodings.hpp"
 #include "files/text_files.hpp"
-#include "files/text_units.hpp"
-#include "formats/token_folder.hpp"
+#include "formats/token_files.hpp"
 
 namespace fsdp::data {
 namespace {
@@ -92,12 +91,6 @@ struct Tokenizing::State {
     ++out.documents;
   }
 
-  UnitIds ids_of(const TextUnit& unit) const {
-    UnitIds out;
-    for (const TextPiece& piece : unit.pieces) append_piece(unit, piece, out);
-    return out;
-  }
-
   TokenizeRequest request;
   std::filesystem::path file;
   text::Tokenizer tokenizer;
@@ -107,75 +100,7 @@ struct Tokenizing::State {
   std::string made_of;
 };
 
-namespace {
-
-/// The numbers of bytes that are not Unicode text, in all files so far and in the current one.
-struct Replaced {
-  std::int64_t all = 0, in_file = 0;
-
-  /// Adds the bytes of a unit. Throws InputError if a file has too many of them.
-  void add(const std::vector<TextFile>& files, const TextUnit& unit, const std::vector<std::int64_t>& of_pieces) {
-    for (const auto& [piece, bytes] : ranges::views::zip(unit.pieces, of_pieces)) {
-      const TextFile& file = files[static_cast<std::size_t>(piece.file)];
-      const bool record = file.form != TextForm::text;
-      if (record ? piece.line == 1 : piece.opens) in_file = 0;
-      in_file += bytes;
-      all += bytes;
-      if (record) require_unicode(file.path, in_file, file.bytes, piece.line);
-      if (!record && bytes > 0) require_utf8(file.path, in_file, file.bytes);
-    }
-  }
-};
-
-/// Writes ids as shards, and updates tokens.json after each shard.
-class ShardedOutput {
- public:
-  ShardedOutput(std::filesystem::path folder, TokenFolder& contents, std::int64_t shard_tokens)
-      : folder_(std::move(folder)),
-        contents_(&contents),
-        writer_(folder_, contents.token_bytes, shard_tokens, contents.shards.size()),
-        skip_(contents.skip) {}
-
-  void append(const std::vector<TextFile>& files, const TextUnit& unit, const UnitIds& out) {
-    Replaced replaced{.all = contents_->replaced, .in_file = contents_->replaced_in_file};
-    replaced.add(files, unit, out.replaced);  // checked before any part of the unit is written
-    for (std::size_t at = static_cast<std::size_t>(std::exchange(skip_, 0)); at < out.ids.size();) {
-      at += writer_.append(std::span(out.ids).subspan(at));
-      if (writer_.full()) close(unit.begin, static_cast<std::int64_t>(at));
-    }
-    contents_->documents += out.documents;
-    contents_->replaced = replaced.all;
-    contents_->replaced_in_file = replaced.in_file;
-  }
-
-  void finish(const TextPlace& place) {
-    contents_->complete = true;
-    writer_.empty() ? save(place, 0) : close(place, 0);
-  }
-
- private:
-  void close(const TextPlace& place, std::int64_t skip) {
-    contents_->shards.push_back(writer_.close());
-    save(place, skip);
-  }
-  void save(const TextPlace& place, std::int64_t skip) {
-    contents_->place = place;
-    contents_->skip = skip;
-    write_token_folder(folder_, *contents_);
-  }
-
-  std::filesystem::path folder_;
-  TokenFolder* contents_;
-  TokenWriter writer_;
-  std::int64_t skip_;  // number of ids in the first unit that an earlier run has written
-};
-
-}  // namespace
-
-Tokenizing::Tokenizing(const TokenizeRequest& request) : state_(std::make_unique<State>(request)) {}
-Tokenizing::~Tokenizing() = default;
-Tokenizing::Tokenizing(Tokenizing&&) noexcept = default;
-
+Tokenizing::Tokenizing(const TokenizeRequest& request) : state_(std::make_shared<const State>(request)) {}
 const text::Tokenizer& Tokenizing::tokenizer() const { return state_->tokenizer; }
 std::optional<text::TokenId> Tokenizing::end_token() const { return state_->end; }
 const std::vector<std::string>& Tokenizing::warnings() const { return state_->texts.warnings; }
@@ -189,8 +114,7 @@ TokenFolder same_texts(const Tokenizing::State& state, const std::filesystem::pa
   return contents;
 }
 
-/// Returns the contents of an incomplete folder, or those of a new one. Throws InputError for a folder with other
-/// texts.
+/// Returns the contents of an incomplete or a new folder. Throws InputError for a folder with other texts.
 TokenFolder begun(const Tokenizing::State& state, const std::filesystem::path& folder) {
   if (std::optional<TokenFolder> before = read_token_folder(folder))
     return same_texts(state, folder, std::move(*before));
@@ -217,14 +141,25 @@ TokenizeProgress progress_of(const Tokenizing::State& state, const TokenFolder& 
 }
 
 Tokenized result_of(const Tokenizing::State& state, const TokenFolder& contents, Tokenized how) {
-  how.total = {.bytes = state.texts.all_bytes,
-               .all_bytes = state.texts.all_bytes,
-               .documents = contents.documents,
-               .tokens = contents.tokens()};
+  how.total = progress_of(state, contents);
   how.files = std::ssize(contents.shards);
   how.left_out = state.texts.left_out;
   how.replaced_bytes = contents.replaced;
   return how;
+}
+
+/// Adds the bytes of a unit that are not Unicode text to two counts. Throws InputError if a file has too many.
+void add_replaced(const std::vector<TextFile>& files, const TextUnit& unit, const std::vector<std::int64_t>& of_pieces,
+                  std::int64_t& all, std::int64_t& in_file) {
+  for (const auto& [piece, bytes] : ranges::views::zip(unit.pieces, of_pieces)) {
+    const TextFile& file = files[static_cast<std::size_t>(piece.file)];
+    const bool record = file.form != TextForm::text;
+    if (record ? piece.line == 1 : piece.opens) in_file = 0;
+    in_file += bytes;
+    all += bytes;
+    if (record) require_unicode(file.path, in_file, file.bytes, piece.line);
+    if (!record && bytes > 0) require_utf8(file.path, in_file, file.bytes);
+  }
 }
 
 }  // namespace
@@ -232,22 +167,30 @@ Tokenized result_of(const Tokenizing::State& state, const TokenFolder& contents,
 Tokenized Tokenizing::write(const std::filesystem::path& folder,
                             const std::function<void(const TokenizeProgress&)>& report) {
   const State& state = *state_;
-  TokenFolder contents{};
-  if (std::optional<TokenFolder> before = read_token_folder(folder); before && before->complete) {
-    contents = same_texts(state, folder, std::move(*before));  // needs no lock, since nothing is written
-    return result_of(state, contents, {.already_complete = true});
-  }
+  if (std::optional<TokenFolder> before = read_token_folder(folder); before && before->complete)
+    // Needs no lock, since nothing is written
+    return result_of(state, same_texts(state, folder, std::move(*before)), {.already_complete = true});
   const checkpoint::DirectoryLock lock(folder);
-  contents = begun(state, folder);
+  TokenFolder contents = begun(state, folder);
   TokenizeProgress progress = progress_of(state, contents);
   const Tokenized how{.resumed_at_bytes = progress.bytes};
-  ShardedOutput output(folder, contents, state.request.shard_tokens);
+  TokenWriter writer(folder, contents, state.request.shard_tokens);
   TextUnits units(state.tokenizer, state.texts.files, contents.place);
   encode_units(
       units, static_cast<int>(state.request.threads > 0 ? state.request.threads : device::available_cores()), 4,
-      [&](const TextUnit& unit) { return state.ids_of(unit); },
+      [&](const TextUnit& unit) {
+        UnitIds out;
+        for (const TextPiece& piece : unit.pieces) state.append_piece(unit, piece, out);
+        return out;
+      },
       [&](const TextUnit& unit, const UnitIds& out) {
-        output.append(state.texts.files, unit, out);
+        std::int64_t replaced = contents.replaced, in_file = contents.replaced_in_file;
+        add_replaced(state.texts.files, unit, out.replaced, replaced,
+                     in_file);  // before any part of the unit is written
+        writer.append(out.ids, unit.begin);
+        contents.documents += out.documents;
+        contents.replaced = replaced;
+        contents.replaced_in_file = in_file;
         progress.bytes += std::ssize(unit.bytes);
         progress.documents += out.documents;
         progress.tokens += std::ssize(out.ids);
@@ -255,7 +198,7 @@ Tokenized Tokenizing::write(const std::filesystem::path& folder,
       [&] {
         if (report) report(progress);
       });
-  output.finish({.file = std::ssize(state.texts.files)});
+  writer.finish({.file = std::ssize(state.texts.files)});
   require<InputError>(contents.tokens() > 0, folder.string(), ": the texts hold no token");
   return result_of(state, contents, how);
 }

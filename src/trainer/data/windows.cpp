@@ -22,8 +22,8 @@ void from_text(std::string_view flag, std::string_view text, DocumentSeparator& 
   const std::optional<std::int64_t> token = parsed<std::int64_t>(text);
   require<InputError>(token.has_value(), "--", flag, " '", shortened(text), "' is not a whole number and not index");
   value.token = *token;
-  require_in_range(flag, value.token,
-                   Range<std::int64_t>{.least = 0, .most = std::numeric_limits<std::int32_t>::max()});
+  constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
+  require_in_range(flag, value.token, Range<std::int64_t>{.least = 0, .most = most});
 }
 
 std::string to_text(const DocumentSeparator& value) { return value.index ? "index" : std::to_string(value.token); }
@@ -88,14 +88,9 @@ void Windows::fill(std::int64_t window, std::int32_t* tokens, std::int32_t* targ
   std::ranges::copy(all.begin() + 1, all.end(), targets);
 }
 
-namespace {
-
 constexpr ValueNames<OnLong::cut> on_long_names("error", "drop", "cut");
 
-}  // namespace
-
 void from_text(std::string_view flag, std::string_view text, OnLong& value) { value = on_long_names.value(flag, text); }
-
 std::string to_text(OnLong value) { return on_long_names.name(value); }
 
 PackedConversations::PackedConversations(const std::filesystem::path& path, const Packing& packing)
@@ -125,8 +120,8 @@ std::int64_t PackedConversations::places(std::int64_t conversation) const {
   std::vector<std::int32_t> tokens;
   conversations_.append(conversation, tokens);
   const auto end = tokens.begin() + packing_.sequence_length + 1;
-  return std::any_of(tokens.begin() + 1, end, [](std::int32_t token) { return token >= 0; }) ? packing_.sequence_length
-                                                                                             : 0;
+  const bool answers = std::any_of(tokens.begin() + 1, end, [](std::int32_t token) { return token >= 0; });
+  return answers ? packing_.sequence_length : 0;
 }
 
 void PackedConversations::pack(std::int64_t begin, std::int64_t end) {

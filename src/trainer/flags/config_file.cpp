@@ -26,8 +26,7 @@ bool is_beyond_toml(const std::string& number) {
   return number.size() > largest.size() || number > largest;
 }
 
-/// Returns a scalar as text, in the syntax of the command line. Throws InputError for a type that the flag's kind does
-/// not accept, even if its text would be valid.
+/// Returns a scalar as text, as on the command line. Throws InputError for a type that the flag does not accept.
 std::string scalar_text(const toml::node& node, FlagKind kind, const std::string& where) {
   const bool is_number = kind == FlagKind::number, is_boolean = kind == FlagKind::boolean;
   if (const auto* text = node.as_string()) {

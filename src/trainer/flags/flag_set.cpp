@@ -5,19 +5,14 @@
 #include <array>
 #include <charconv>
 #include <cmath>
-#include <optional>
-#include <utility>
 
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/terminal_text.hpp>
 
 #include "../../fsdp/core/strings.hpp"
-#include "../../fsdp/core/value_names.hpp"
 
 namespace fsdp::train {
 namespace {
-
-constexpr ValueNames<LrShape::wsd> lr_shape_names("constant", "linear", "cosine", "wsd");
 
 template <class T>
 void parse_number(std::string_view flag, std::string_view text, T& value, const char* what) {
@@ -51,9 +46,6 @@ void from_text(std::string_view flag, std::string_view text, bool& value) {
   value = text == "true";
 }
 void from_text(std::string_view, std::string_view text, std::string& value) { value = text; }
-void from_text(std::string_view flag, std::string_view text, LrShape& value) {
-  value = lr_shape_names.value(flag, text);
-}
 std::string to_text(std::int64_t value) { return print_number(value); }
 std::string to_text(std::uint64_t value) { return print_number(value); }
 std::string to_text(double value) { return print_number(value); }
@@ -65,8 +57,6 @@ std::string to_text(const NamedValue& value) {
 std::string to_text(const ConfigValue& value) {
   return std::visit([](const auto& held) { return to_text(held); }, value.value);
 }
-
-std::string to_text(LrShape value) { return lr_shape_names.name(value); }
 
 std::string flag_name(std::string_view value) {
   constexpr std::string_view ending = "_size";

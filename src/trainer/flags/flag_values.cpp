@@ -12,36 +12,16 @@
 #include <tessera/fsdp/core/terminal_text.hpp>
 #include <tessera/trainer/flags/flag_set.hpp>
 
+#include "../../fsdp/core/paths.hpp"
+#include "../../fsdp/core/prefixed.hpp"
 #include "../../fsdp/core/strings.hpp"
 #include "../../fsdp/core/value_names.hpp"
-
-namespace fsdp::train {
-
-std::int64_t bytes_of(std::string_view text) {
-  const std::int64_t bytes = number_of_bytes(text).value_or(0);
-  return bytes < std::numeric_limits<std::int64_t>::max() ? bytes : 0;
-}
-
-std::int64_t parse_bytes(std::string_view flag, std::string_view text) {
-  const std::int64_t bytes = bytes_of(text);
-  require<InputError>(bytes > 0, "--", flag, " '", shortened(text),
-                      "' is not a number of bytes; give one such as 8589934592 or 8GiB");
-  return bytes;
-}
-
-}  // namespace fsdp::train
 
 namespace fsdp {
 namespace {
 
 constexpr std::string_view role_key = "role", units_key = "units", frozen_key = "frozen";
 constexpr std::array<Role, 3> roles{Role::matrix, Role::table, Role::vector};
-
-std::vector<std::string_view> words_of(std::string_view text) {
-  std::vector<std::string_view> words = split_at(text, ' ');
-  std::erase(words, std::string_view());
-  return words;
-}
 
 std::string_view key_of(std::string_view word) { return word.substr(0, word.find('=')); }
 
@@ -82,7 +62,8 @@ void set_word(const std::string& where, std::string_view word, OptimizerGroup& g
 void from_text(std::string_view flag, std::string_view text, OptimizerGroup& value) {
   const std::string where = message("--", flag, " '", shortened(text), "': ");
   value = {};
-  std::vector<std::string_view> words = words_of(text), keys;
+  std::vector<std::string_view> words = split_at(text, ' '), keys;
+  std::erase(words, std::string_view());
   if (!words.empty() && key_of(words.front()) == words.front()) {
     value.parameters = words.front();
     words.erase(words.begin());
@@ -103,9 +84,37 @@ std::string to_text(const OptimizerGroup& value) {
   return message(train::selection_text(value), " ", train::values_text(value));
 }
 
+void from_text(std::string_view flag, std::string_view text, Ulysses& value) {
+  value = {};
+  if (text == WholeSequences::name) return;
+  PolicyParts parts;
+  parts.part(value);
+  const std::string what = message("--", flag, " ");
+  require<InputError>(text != "ulysses", what, "ulysses does not say how many ranks share each sequence; write ",
+                      "ulysses:K, such as ulysses:2");
+  if (!parts.read(text, what))
+    refuse_unknown(flag, text, std::vector<std::string>{"whole", "ulysses:K", "ulysses:K:parts=P"});
+  require<InputError>(value.ranks > 1 || value.parts <= 1, what, text,
+                      ": parts are of ranks that share a sequence; give ulysses:K with K above 1, or leave parts out");
+}
+
+std::string to_text(const Ulysses& value) { return value.text(); }
+
 }  // namespace fsdp
 
 namespace fsdp::train {
+
+std::int64_t bytes_of(std::string_view text) {
+  const std::int64_t bytes = number_of_bytes(text).value_or(0);
+  return bytes < std::numeric_limits<std::int64_t>::max() ? bytes : 0;
+}
+
+std::int64_t parse_bytes(std::string_view flag, std::string_view text) {
+  const std::int64_t bytes = bytes_of(text);
+  require<InputError>(bytes > 0, "--", flag, " '", shortened(text),
+                      "' is not a number of bytes; give one such as 8589934592 or 8GiB");
+  return bytes;
+}
 
 std::string selection_text(const OptimizerGroup& group) {
   return message(group.parameters, group.units == "*" ? "" : message(" ", units_key, "=", group.units),
@@ -142,8 +151,7 @@ namespace {
 
 constexpr std::string_view none_name = "none", optimizer_name = "optimizer", inputs_name = "inputs";
 
-/// Returns the share in a part of a text; nothing for a part that does not begin with "inputs". Throws InputError for
-/// an invalid share.
+/// Returns the share of "inputs" or "inputs:SHARE"; nothing for any other text. Throws InputError if it is invalid.
 std::optional<double> input_share(std::string_view flag, std::string_view text, std::string_view part) {
   if (part == inputs_name) return 1;
   if (!part.starts_with(inputs_name) || part[inputs_name.size()] != ':') return std::nullopt;
@@ -154,6 +162,25 @@ std::optional<double> input_share(std::string_view flag, std::string_view text, 
   require<InputError>(share > 0 && share <= 1, "--", flag, " ", shortened(text),
                       ": the share of blocks must be above 0 and at most 1, or 100%; give one such as inputs:0.25");
   return share;
+}
+
+/// Reads a file's keys. All keys are required, except those of a network that one node does not use.
+plan::Cluster read_file(const std::string& path, std::int64_t ranks) {
+  plan::Cluster cluster;
+  FlagSet keys;
+  const std::vector<NamedValue> values = NamedValues(cluster).list();
+  for (const NamedValue& value : values) keys.add(value);
+  apply_keys(keys, path);
+  if (ranks > 0) cluster.ranks = ranks;
+  const bool one_node = cluster.ranks > 0 && cluster.ranks <= cluster.ranks_per_node;
+  for (const NamedValue& value : values)
+    require<InputError>(keys.is_given(flag_name(value.name)) || (value.name == "ranks" && ranks > 0) ||
+                            (one_node && value.name.starts_with("network_")),
+                        path, ": ", value.name, " is missing; give it: ", value.help);
+  if (!keys.is_given("network-latency")) cluster.network_latency = cluster.node_latency;  // then not used
+  if (!keys.is_given("network-bandwidth")) cluster.network_bandwidth = cluster.node_bandwidth;
+  prefixed(message(path, ": "), [&] { cluster.validate(); });
+  return cluster;
 }
 
 }  // namespace
@@ -187,34 +214,21 @@ std::string to_text(const OffloadFlag& value) {
   return value.inputs == 1 ? text : text + ":" + to_text(value.inputs);
 }
 
-}  // namespace fsdp::train
-
-namespace fsdp {
-
-void from_text(std::string_view flag, std::string_view text, Ulysses& value) {
-  value = {};
-  if (text == WholeSequences::name) return;
-  PolicyParts parts;
-  parts.part(value);
-  const std::string what = message("--", flag, " ");
-  require<InputError>(text != "ulysses", what, "ulysses does not say how many ranks share each sequence; write ",
-                      "ulysses:K, such as ulysses:2");
-  if (!parts.read(text, what))
-    refuse_unknown(flag, text, std::vector<std::string>{"whole", "ulysses:K", "ulysses:K:parts=P"});
-  require<InputError>(value.ranks > 1 || value.parts <= 1, what, text,
-                      ": parts are of ranks that share a sequence; give ulysses:K with K above 1, or leave parts out");
-}
-
-std::string to_text(const Ulysses& value) { return value.text(); }
-
-}  // namespace fsdp
-
-namespace fsdp::train {
-
 void require_stack_shards(const Ulysses& sequence, bool shards) {
   require<InputError>(shards || sequence.ranks == 1, "--sequence ", sequence.text(),
                       ": this program's stack has whole sequences; compile it with fsdp::Ulysses as the fifth policy ",
                       "of fsdp::Stack, or leave --sequence out");
+}
+
+plan::Cluster read_cluster(const std::string& name, std::int64_t ranks) {
+  const std::vector<std::string> names = plan::known_cluster_names();
+  require<InputError>(!name.empty(), "--cluster is missing; give a TOML file, or a known cluster such as ",
+                      names.front());
+  const bool known = std::ranges::find(names, name) != names.end();
+  require<InputError>(known || path_exists(name), "--cluster ", name, ": no such file, and no cluster has this name; ",
+                      suggestion(name, names));
+  if (known) return prefixed(message("--cluster ", name, ": "), [&] { return plan::known_cluster(name, ranks); });
+  return prefixed("--cluster ", [&] { return read_file(name, ranks); });
 }
 
 }  // namespace fsdp::train

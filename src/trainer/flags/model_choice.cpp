@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tessera/trainer/flags/model_choice.hpp>
 
-#include <algorithm>
 #include <utility>
 
 #include <tessera/fsdp/core/terminal_text.hpp>
@@ -11,13 +10,6 @@
 namespace fsdp::train {
 namespace {
 
-/// Throws InputError for a value of adapters if the model will have none: all weights would be trained.
-void require_rank(const GivenValues& values) {
-  for (const auto& [flag, value] : values)
-    require<InputError>(flag == "lora-rank" || !flag.starts_with("lora-"), "--", flag,
-                        " is for LoRA, and --lora-rank is 0; give a rank, or leave it out");
-}
-
 std::string flags_of(const GivenValues& values) {
   std::string text;
   for (const auto& [flag, value] : values) text += (text.empty() ? "--" : ", --") + flag;
@@ -26,26 +18,19 @@ std::string flags_of(const GivenValues& values) {
 
 }  // namespace
 
-std::vector<std::string> added_flags(const NamedValues& values, bool (*may_be_added)(std::string_view)) {
-  std::vector<std::string> flags;
-  for (const NamedValue& value : values.list())
-    if (may_be_added(value.name)) flags.push_back(flag_name(value.name));
-  return flags;
+std::string ConfigKind::model_name(const ModelChoice& choice) const {
+  return has_presets && choice.name.empty() ? default_preset : choice.name;
 }
 
-std::string model_name(const ConfigKind& kind, const ModelChoice& choice) {
-  return kind.has_presets && choice.name.empty() ? kind.default_preset : choice.name;
+bool ConfigKind::is_folder(const ModelChoice& choice) const {
+  const std::string name = model_name(choice);
+  return has_presets ? std::ranges::count(presets, name) == 0 : !name.empty();
 }
 
 std::string given_text(const ModelChoice& choice) {
   std::string text = message("model = \"", choice.name, "\"\nadapter = \"", choice.adapter, "\"\n");
   for (const auto& [flag, value] : choice.values) text += message(flag, " = ", value, "\n");
   return text;
-}
-
-bool is_folder(const ConfigKind& kind, const ModelChoice& choice) {
-  const std::string name = model_name(kind, choice);
-  return kind.has_presets ? std::ranges::count(kind.presets, name) == 0 : !name.empty();
 }
 
 void bind_model(FlagSet& flags, ModelChoice& choice, const ConfigKind& kind, const std::vector<NamedValue>& values) {
@@ -59,7 +44,7 @@ void bind_model(FlagSet& flags, ModelChoice& choice, const ConfigKind& kind, con
     help += "; left out: a new model of the sizes given";
   }
   flags.add(Effect::chosen, "model", choice.name, help).get = [&choice, kind] {
-    const std::string name = model_name(kind, choice);
+    const std::string name = kind.model_name(choice);
     return name.empty() ? std::vector<std::string>() : std::vector{name};
   };
   if (kind.has_adapters)
@@ -87,13 +72,15 @@ void require_no_adapters(const LoraConfig& adapters, const std::string& folder, 
                       flags_of(added));
 }
 
-void require_adapters(const LoraConfig& adapters, const GivenValues& added) {
-  if (!adapters.on()) require_rank(added);
+void require_rank(const GivenValues& values) {
+  for (const auto& [flag, value] : values)
+    require<InputError>(flag == "lora-rank" || !flag.starts_with("lora-"), "--", flag,
+                        " is for LoRA, and --lora-rank is 0; give a rank, or leave it out");
 }
 
 bool check_choice(const ConfigKind& kind, const ModelChoice& choice) {
-  if (is_folder(kind, choice)) {
-    const std::string name = model_name(kind, choice);
+  if (kind.is_folder(choice)) {
+    const std::string name = kind.model_name(choice);
     require_no_file(name);
     require<InputError>(!kind.has_presets || folder_exists(name), "--model ", shortened(name, 400),
                         " is neither a preset nor a folder; ", suggestion(name, kind.presets),
@@ -106,8 +93,6 @@ bool check_choice(const ConfigKind& kind, const ModelChoice& choice) {
   if (kind.has_adapters && (rank == choice.values.end() || rank->second == "0")) require_rank(choice.values);
   return false;
 }
-
-bool WasGiven::operator()(std::string_view name) const { return values.count(flag_name(name)) > 0; }
 
 void require_positions(std::int64_t longest, std::int64_t seq_len, const std::string& folder) {
   require<InputError>(seq_len <= longest, "--seq-len ", seq_len, " is longer than the ", longest,

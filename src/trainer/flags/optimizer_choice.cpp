@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <type_traits>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -22,26 +23,10 @@ void for_each_kind(const optim::RunTimeOptimizer& start, F f) {
   all(start.kind);
 }
 
-/// A constant such as "beta1", and its meaning in each kind of optimizer that has it.
+/// A constant such as "beta1", and its meanings: "adamw (0.9), muon (0.9)", the kinds with their defaults, with a help.
 struct Constant {
-  struct Meaning {
-    std::string kinds, help;  ///< "adamw (0.9), muon (0.9)": kinds with their defaults
-  };
   NamedValue value;
-  std::vector<Meaning> meanings = {};
-
-  void mean(const std::string& kind, const std::string& help) {
-    const auto same = std::find_if(meanings.begin(), meanings.end(), [&](const auto& one) { return one.help == help; });
-    if (same == meanings.end())
-      meanings.push_back({.kinds = kind, .help = help});
-    else
-      same->kinds += ", " + kind;
-  }
-  std::string text() const {
-    std::string all;
-    for (const Meaning& one : meanings) all += message(all.empty() ? "" : "; ", one.kinds, ": ", one.help);
-    return all;
-  }
+  std::vector<std::pair<std::string, std::string>> meanings = {};
 };
 
 std::string name_of(const OptimizerChoice& choice) {
@@ -56,16 +41,22 @@ void bind(FlagSet& flags, OptimizerChoice& choice) {
   for_each_kind(choice.start, [&](auto kind) {
     names += (names.empty() ? "" : " | ") + std::string(kind.name());
     for (const NamedValue& value : NamedValues(kind).list()) {
-      auto known = std::find_if(constants.begin(), constants.end(),
-                                [&](const auto& one) { return one.value.name == value.name; });
+      auto known = std::ranges::find(constants, value.name, [](const auto& one) { return one.value.name; });
       if (known == constants.end()) known = constants.insert(known, {.value = value});
-      known->mean(message(kind.name(), " (", to_text(value), ")"), value.help);
+      auto& meanings = known->meanings;
+      auto same = std::ranges::find(meanings, value.help, &std::pair<std::string, std::string>::second);
+      if (same == meanings.end()) same = meanings.insert(same, {"", value.help});
+      same->first += message(same->first.empty() ? "" : ", ", kind.name(), " (", to_text(value), ")");
     }
   });
   Flag& flag = flags.add(Effect::chosen, "optimizer", choice.name,
                          names + "; muon needs whole matrices: layout owned, or replicated");
   flag.get = [&choice] { return std::vector{name_of(choice)}; };
-  for (const Constant& constant : constants) flags.add_given(constant.value, choice.constants, constant.text());
+  for (const auto& [value, meanings] : constants) {
+    std::string help;
+    for (const auto& [kinds, meaning] : meanings) help += message(help.empty() ? "" : "; ", kinds, ": ", meaning);
+    flags.add_given(value, choice.constants, help);
+  }
 }
 
 optim::RunTimeOptimizer resolve(const OptimizerChoice& choice) {

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tessera/trainer/flags/options.hpp>
 
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/terminal_text.hpp>
 #include <tessera/fsdp/sharding/problem.hpp>
-#include <tessera/fsdp/sharding/sequence.hpp>
 #include <tessera/trainer/data/sampler.hpp>
 #include <tessera/trainer/flags/flag_values.hpp>
 
@@ -14,7 +17,8 @@
 namespace fsdp::train {
 namespace {
 
-constexpr ValueNames<OnSignal::stop> on_signal_names("save", "stop");
+constexpr ValueNames<OnSignal::stop> signal_names("save", "stop");
+constexpr ValueNames<LrShape::wsd> shape_names("constant", "linear", "cosine", "wsd");
 
 /// Throws InputError for a given flag that the kind of data does not use.
 template <class Options>
@@ -168,10 +172,11 @@ void validate_sampling(const FlagSet& flags, const GenerateOptions& o) {
 }
 
 void from_text(std::string_view flag, std::string_view text, OnSignal& value) {
-  value = on_signal_names.value(flag, text);
+  value = signal_names.value(flag, text);
 }
-
-std::string to_text(OnSignal value) { return on_signal_names.name(value); }
+void from_text(std::string_view flag, std::string_view text, LrShape& value) { value = shape_names.value(flag, text); }
+std::string to_text(OnSignal value) { return signal_names.name(value); }
+std::string to_text(LrShape value) { return shape_names.name(value); }
 
 std::optional<DynamicLossScale> loss_scale_of(const TrainOptions& options) {
   const std::string& text = options.loss_scale;
@@ -200,6 +205,22 @@ LrSchedule schedule_of(const TrainOptions& options) {
           .warmup = options.warmup,
           .steps = options.steps,
           .decay = options.lr_decay_steps};
+}
+
+double lr_at(const LrSchedule& schedule, std::int64_t step) {
+  if (step < schedule.warmup)
+    return schedule.peak * static_cast<double>(step + 1) / static_cast<double>(schedule.warmup);
+  if (schedule.shape == LrShape::constant) return schedule.peak;
+  std::int64_t length = schedule.steps - 1 - schedule.warmup;
+  if (schedule.shape == LrShape::wsd)
+    length = std::min(length, schedule.decay > 0 ? schedule.decay : std::max<std::int64_t>(schedule.steps / 10, 1));
+  const std::int64_t done = step - (schedule.steps - 1 - length);
+  if (done >= length) return length <= 0 && done <= 0 ? schedule.peak : schedule.peak * schedule.last_fraction;
+  if (done <= 0) return schedule.peak;
+  const double at = static_cast<double>(done), end = static_cast<double>(length);
+  const double left =
+      schedule.shape == LrShape::cosine ? 0.5 * (1 + std::cos(std::numbers::pi * at / end)) : 1 - at / end;
+  return schedule.peak * (schedule.last_fraction + (1 - schedule.last_fraction) * left);
 }
 
 }  // namespace fsdp::train

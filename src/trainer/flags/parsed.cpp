@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <utility>
 
 #include <tessera/comm/launch/print.hpp>
 #include <tessera/fsdp/core/error.hpp>

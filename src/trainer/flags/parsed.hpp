@@ -18,8 +18,7 @@ namespace fsdp::train {
 /// program. `section`: table of the program or sub-command in a TOML file. `sections`: all tables that a file may have.
 void add_options(CLI::App& app, FlagSet& flags, const std::string& section, const std::vector<std::string>& sections);
 
-/// Parses with CLI11. Returns the text of --help if it is requested. Throws InputError for CLI11's errors, and for a
-/// flag without its value, for which CLI11 would use the next flag.
+/// Parses with CLI11. Returns the text of --help if it is requested. Throws InputError, also for a missing value.
 std::optional<Help> run(CLI::App& app, int argc, const char* const* argv);
 
 }  // namespace fsdp::train

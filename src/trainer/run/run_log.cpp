@@ -7,7 +7,7 @@
 
 #include <tessera/comm/launch/print.hpp>
 #include <tessera/fsdp/core/error.hpp>
-#include <tessera/trainer/flags/learning_rate.hpp>
+#include <tessera/trainer/flags/options.hpp>
 #include <tessera/trainer/report/report.hpp>
 
 namespace fsdp::train {

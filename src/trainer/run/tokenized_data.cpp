@@ -18,7 +18,7 @@
 
 #include "../../fsdp/checkpoint/posix.hpp"
 #include "../../fsdp/core/paths.hpp"
-#include "../data/formats/token_folder.hpp"
+#include "../data/formats/token_files.hpp"
 
 namespace fsdp::train {
 namespace {

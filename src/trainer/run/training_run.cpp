@@ -10,7 +10,7 @@
 #include <tessera/fsdp/training/program.hpp>
 #include <tessera/trainer/data/windows.hpp>
 #include <tessera/trainer/flags/flag_values.hpp>
-#include <tessera/trainer/flags/learning_rate.hpp>
+#include <tessera/trainer/flags/options.hpp>
 #include <tessera/trainer/report/report.hpp>
 
 namespace fsdp::train {

@@ -24,8 +24,7 @@ void require_no_wide_encoding(std::string_view head, const std::filesystem::path
 /// Returns the number of bytes of a text that are not UTF-8; each invalid sequence becomes U+FFFD.
 std::int64_t invalid_bytes(std::string_view text);
 
-/// Throws InputError, with the offset of the first invalid byte, if more than 1 % of a file's bytes are not UTF-8.
-/// `invalid`: number of invalid bytes.
+/// Throws InputError if more than 1 % of a file's bytes are not UTF-8. `invalid`: their number.
 void require_utf8(const std::filesystem::path& path, std::int64_t invalid, std::int64_t bytes);
 
 /// The same; reads all of a file only if its first bytes are suspicious.
@@ -39,13 +38,12 @@ struct UnicodeRecord {
 
 /// Replaces non-Unicode parts in the strings of a record: bytes that are not UTF-8, and escapes of half a character
 /// (\udcb2 alone), which Python writes for such bytes. In a value each becomes U+FFFD; in a key a character of private
-/// use, so that no two keys become equal. `reads`: returns whether the value of a key is read, so that its replacements
-/// count. Returns nothing for a record that needs no change.
+/// use, so that no two keys become equal. `reads`: whether a key's value is read, so that its replacements count.
+/// Returns nothing if there are none.
 std::optional<UnicodeRecord> unicode_record(std::string_view json,
                                             const std::function<bool(std::string_view key)>& reads);
 
-/// Throws InputError if too many bytes of a file of records were replaced. `line`: number of the last line that was
-/// read.
+/// Throws InputError if too many bytes of a file of records were replaced. `line`: the last line that was read.
 void require_unicode(const std::filesystem::path& path, std::int64_t replaced, std::int64_t bytes, std::int64_t line);
 
 }  // namespace fsdp::data

@@ -2,12 +2,9 @@
 #include "input_files.hpp"
 
 #include <algorithm>
-#include <optional>
 #include <set>
-#include <string>
 #include <system_error>
 #include <utility>
-#include <vector>
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -18,7 +15,7 @@
 
 #include "../../../fsdp/core/magics.hpp"
 #include "../../../text/unicode/code_points.hpp"
-#include "../formats/megatron.hpp"
+#include "../formats/token_files.hpp"
 
 namespace fsdp::data {
 namespace {
@@ -74,7 +71,8 @@ class Listing {
         walk(entry.path(), links);
     } else if (name == checkpoint::lock_name) {  // created by a run whose --checkpoint-dir is this folder
       into_.left_out.add("locks of runs", entry.path());
-    } else if (is_leftover(name)) {
+    } else if (name.ends_with('~') || (name.starts_with('#') && name.ends_with('#')) || name.ends_with(".swp") ||
+               name.ends_with(".tmp") || name.ends_with(".bak") || name.ends_with(".orig")) {
       into_.left_out.add("leftovers of editors", entry.path());
     } else if (!std::filesystem::is_regular_file(status)) {
       into_.left_out.add("neither files nor folders", entry.path());
@@ -83,15 +81,76 @@ class Listing {
     }
   }
 
-  static bool is_leftover(const std::string& name) {
-    return name.ends_with('~') || (name.starts_with('#') && name.ends_with('#')) || name.ends_with(".swp") ||
-           name.ends_with(".tmp") || name.ends_with(".bak") || name.ends_with(".orig");
-  }
-
   InputFiles& into_;
   std::vector<Path> files_;
   std::set<std::pair<dev_t, ino_t>> walked_;
 };
+
+using namespace std::string_view_literals;
+using namespace data_advice;
+
+/// Returns the value of a key in the header of a .npy file, which is a Python dict; "?" if the key is absent.
+std::string numpy_value(std::string_view header, std::string_view key, std::string_view end) {
+  constexpr std::size_t most = 60;
+  const std::size_t found = header.find(key);
+  if (found == header.npos) return "?";
+  const std::string_view rest = header.substr(found + key.size());
+  const std::string_view value = rest.substr(0, std::min(rest.find(end), most));
+  const bool printable = std::ranges::all_of(value, [](char c) { return c >= ' ' && c <= '~'; });
+  return printable ? std::string(value) : "?";
+}
+
+FileKind numpy_kind(std::string_view head) {
+  const std::string type = numpy_value(head, "'descr': '", "'"), shape = numpy_value(head, "'shape': (", ")");
+  return {.name = message("an array of NumPy (dtype ", type, ", shape (", shape, "))"),
+          .advice =
+              "write its tokens alone, by numpy.load(FILE).astype(numpy.uint16).tofile(\"tokens.bin\"), and say "
+              "--data-format u16; or by numpy.uint32, with u32, where tokens are above 65535"};
+}
+
+bool is_pickle(std::string_view head) {  // protocols 4 and 5 begin with a frame, whose length has eight bytes
+  return (head.starts_with("\x80\x04\x95"sv) || head.starts_with("\x80\x05\x95"sv)) && head.size() > 11 &&
+         head.substr(7, 4) == "\0\0\0\0"sv;
+}
+
+bool is_arrow_stream(std::string_view head) {  // the format of `datasets`: -1, then the length of a flatbuffer
+  if (head.size() < 12 || !head.starts_with("\xff\xff\xff\xff"sv)) return false;
+  const std::uint64_t length = little_endian(head.substr(4, 4)), root = little_endian(head.substr(8, 4));
+  return length > 0 && length % 8 == 0 && length < 10'000'000 && root >= 4 && root < length;
+}
+
+/// Returns whether a sample contains integers of twice the width: the upper half of each is 0 (or at most 3, for
+/// vocabularies of up to 262,144 tokens), and the lower halves are not.
+bool holds_wider(std::string_view sample, int width) {
+  constexpr std::size_t fewest_pairs = 16;
+  const auto bytes = static_cast<std::size_t>(width);
+  const std::size_t pairs = sample.size() / (2 * bytes);
+  std::size_t large = 0, present = 0;
+  std::uint64_t upper = 0;
+  for (; sample.size() >= 2 * bytes; sample.remove_prefix(2 * bytes)) {
+    const std::uint64_t low = little_endian(sample.substr(0, bytes));
+    present += low > 0;
+    large += low > 255;
+    upper = std::max(upper, little_endian(sample.substr(bytes, bytes)));
+  }
+  if (pairs < fewest_pairs) return false;
+  return upper == 0 ? present * 2 >= pairs : upper <= 3 && width == 2 && pairs >= 256 && large * 2 >= pairs;
+}
+
+/// Returns bytes from the file's beginning, middle and end.
+std::string sample_of(const OpenFile& file) {
+  constexpr std::int64_t part = 8192;
+  const std::int64_t bytes = file.bytes() / 8 * 8;
+  const bool whole = bytes <= 3 * part;
+  std::vector<std::int64_t> begins = {0};
+  if (!whole) begins.insert(begins.end(), {bytes / 16 * 8, bytes - part});
+  std::string sample, piece(static_cast<std::size_t>(whole ? bytes : part), '\0');
+  for (const std::int64_t begin : begins) {
+    file.read(begin, piece);
+    sample += piece;
+  }
+  return sample;
+}
 
 }  // namespace
 
@@ -143,80 +202,6 @@ std::uint64_t hashed_state(std::uint64_t hash, const std::filesystem::path& file
   return hashed(hash, std::int64_t{status.st_mtim.tv_sec} * 1'000'000'000 + status.st_mtim.tv_nsec);
 }
 
-namespace {
-
-using namespace std::string_view_literals;
-using namespace data_advice;
-
-/// Returns the value of a key in the header of a .npy file, which is a Python dict; "?" if the key is absent.
-std::string numpy_value(std::string_view header, std::string_view key, std::string_view end) {
-  constexpr std::size_t most = 60;
-  const std::size_t found = header.find(key);
-  if (found == header.npos) return "?";
-  const std::string_view rest = header.substr(found + key.size());
-  const std::string_view value = rest.substr(0, std::min(rest.find(end), most));
-  const bool printable = std::ranges::all_of(value, [](char c) { return c >= ' ' && c <= '~'; });
-  return printable ? std::string(value) : "?";
-}
-
-FileKind numpy_kind(std::string_view head) {
-  const std::string type = numpy_value(head, "'descr': '", "'"), shape = numpy_value(head, "'shape': (", ")");
-  return {.name = message("an array of NumPy (dtype ", type, ", shape (", shape, "))"),
-          .advice =
-              "write its tokens alone, by numpy.load(FILE).astype(numpy.uint16).tofile(\"tokens.bin\"), and say "
-              "--data-format u16; or by numpy.uint32, with u32, where tokens are above 65535"};
-}
-
-bool is_pickle(std::string_view head) {  // protocols 4 and 5 begin with a frame, whose length has eight bytes
-  return (head.starts_with("\x80\x04\x95"sv) || head.starts_with("\x80\x05\x95"sv)) && head.size() > 11 &&
-         head.substr(7, 4) == "\0\0\0\0"sv;
-}
-
-bool is_safetensors(std::string_view head) {
-  return head.size() > 10 && head.substr(8, 2) == "{\""sv && little_endian(head.substr(0, 8)) < 100'000'000;
-}
-
-bool is_arrow_stream(std::string_view head) {  // the format of `datasets`: -1, then the length of a flatbuffer
-  if (head.size() < 12 || !head.starts_with("\xff\xff\xff\xff"sv)) return false;
-  const std::uint64_t length = little_endian(head.substr(4, 4)), root = little_endian(head.substr(8, 4));
-  return length > 0 && length % 8 == 0 && length < 10'000'000 && root >= 4 && root < length;
-}
-
-/// Returns whether a sample contains integers of twice the width: the upper half of each is 0 (or at most 3, for
-/// vocabularies of up to 262,144 tokens), and the lower halves are not.
-bool holds_wider(std::string_view sample, int width) {
-  constexpr std::size_t fewest_pairs = 16;
-  const auto bytes = static_cast<std::size_t>(width);
-  const std::size_t pairs = sample.size() / (2 * bytes);
-  std::size_t large = 0, present = 0;
-  std::uint64_t upper = 0;
-  for (; sample.size() >= 2 * bytes; sample.remove_prefix(2 * bytes)) {
-    const std::uint64_t low = little_endian(sample.substr(0, bytes));
-    present += low > 0;
-    large += low > 255;
-    upper = std::max(upper, little_endian(sample.substr(bytes, bytes)));
-  }
-  if (pairs < fewest_pairs) return false;
-  return upper == 0 ? present * 2 >= pairs : upper <= 3 && width == 2 && pairs >= 256 && large * 2 >= pairs;
-}
-
-/// Returns bytes from the file's beginning, middle and end.
-std::string sample_of(const OpenFile& file) {
-  constexpr std::int64_t part = 8192;
-  const std::int64_t bytes = file.bytes() / 8 * 8;
-  const bool whole = bytes <= 3 * part;
-  std::vector<std::int64_t> begins = {0};
-  if (!whole) begins.insert(begins.end(), {bytes / 16 * 8, bytes - part});
-  std::string sample, piece(static_cast<std::size_t>(whole ? bytes : part), '\0');
-  for (const std::int64_t begin : begins) {
-    file.read(begin, piece);
-    sample += piece;
-  }
-  return sample;
-}
-
-}  // namespace
-
 bool is_plain_text(std::string_view head) {
   if (std::ranges::any_of(
           head, [](char c) { return static_cast<unsigned char>(c) < ' ' && (c < '\b' || c > '\r') && c != '\x1b'; }))
@@ -228,7 +213,8 @@ bool is_plain_text(std::string_view head) {
 std::optional<FileKind> known_kind(std::string_view head) {
   if (head.starts_with("\x93NUMPY"sv)) return numpy_kind(head);
   if (is_pickle(head)) return FileKind{"a pickle of Python", std::string(as_tokens)};
-  if (is_safetensors(head)) return FileKind{"weights in safetensors", std::string(no_data)};
+  if (head.size() > 10 && head.substr(8, 2) == "{\""sv && little_endian(head.substr(0, 8)) < 100'000'000)
+    return FileKind{"weights in safetensors", std::string(no_data)};
   if (is_arrow_stream(head)) return FileKind{"a stream of Arrow", std::string(as_jsonl)};
   const Magic* const magic = magic_of(head);
   if (magic == nullptr) return std::nullopt;

@@ -52,8 +52,7 @@ class OpenFile {
   void read(std::int64_t at, Values&& values) const {
     read_all(file_, path_, values.data(), values.size() * sizeof(*values.data()), at);
   }
-  /// Reads its first 8 KiB. Does not map the file: a page fault maps up to 16 neighbouring pages, which would make
-  /// every small file resident.
+  /// Reads its first 8 KiB. Does not map the file, since a page fault can make all of a small file resident.
   std::string head() const;
 
  private:
