@@ -13,7 +13,6 @@
 #include <tessera/trainer/flags/flag_set.hpp>
 
 #include "../../fsdp/core/paths.hpp"
-#include "../../fsdp/core/prefixed.hpp"
 #include "../../fsdp/core/strings.hpp"
 #include "../../fsdp/core/value_names.hpp"
 

@@ -224,6 +224,7 @@ void TensorBoard::write(const StartRecord& record) {
 }
 
 void TensorBoard::write(const StepRecord& record) {
+  if (path_.empty()) return;
   std::vector<Scalar> scalars = {{"loss_metrics/global_avg_loss", record.loss},
                                  {"grad_norm", record.grad_norm},
                                  {"lr", record.lr},
