@@ -83,9 +83,8 @@ s#<tessera/fsdp/checkpoint/named_shape\.hpp>#<tessera/fsdp/checkpoint/safetensor
 s#<tessera/fsdp/checkpoint/side_files\.hpp>#<tessera/fsdp/checkpoint/weight_files.hpp>#
 s#<tessera/fsdp/checkpoint/finite\.hpp>#<tessera/fsdp/checkpoint/shards_io.hpp>#
 s#<tessera/fsdp/model_files/adapters\.hpp>#<tessera/fsdp/model_files/model_files.hpp>#
-s#<tessera/fsdp/models/ignored_tensors\.hpp>#<tessera/fsdp/models/model.hpp>#
-s#<tessera/fsdp/models/units_of\.hpp>#<tessera/fsdp/models/model.hpp>#
-s#<tessera/fsdp/nn/optional_parts\.hpp>#<tessera/fsdp/models/model.hpp>#
+s#<tessera/fsdp/models/ignored_tensors\.hpp>#<tessera/fsdp/models/units_of.hpp>#
+s#<tessera/fsdp/nn/optional_parts\.hpp>#<tessera/fsdp/models/units_of.hpp>#
 s#<tessera/fsdp/nn/rotary_table\.hpp>#<tessera/fsdp/nn/embedding.hpp>#
 s#<tessera/fsdp/nn/repeat\.hpp>#<tessera/fsdp/nn/plan_of.hpp>#
 s#<tessera/fsdp/nn/linear\.hpp>#<tessera/fsdp/nn/low_rank.hpp>#
@@ -134,7 +133,8 @@ s#<tessera/trainer/run/batch_calls\.hpp>#<tessera/trainer/run/feed.hpp>#
 s#<tessera/trainer/run/checkpoint_dir\.hpp>#<tessera/trainer/run/output_files.hpp>#
 s#<tessera/trainer/report/tensorboard\.hpp>#<tessera/trainer/report/metrics.hpp>#
 s#<tessera/trainer/run/evaluate\.hpp>#<tessera/trainer/run/validation.hpp>#
-s#<tessera/fsdp/sharding/(schedule_of|check_strategy)\.hpp>#<tessera/fsdp/sharding/strategy.hpp>#
+s#<tessera/fsdp/sharding/schedule_of\.hpp>#<tessera/fsdp/sharding/strategy.hpp>#
+s#<tessera/fsdp/sharding/check_strategy\.hpp>#<tessera/fsdp/sharding/strategies.hpp>#
 s#<tessera/fsdp/sharding/described\.hpp>#<tessera/fsdp/module/stack.hpp>#
 s#<tessera/fsdp/buffer/placement\.hpp>#<tessera/fsdp/buffer/layout.hpp>#
 s#<tessera/fsdp/optim/instances\.hpp>#<tessera/fsdp/optim/sharded_optimizer.hpp>#

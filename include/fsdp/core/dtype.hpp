@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Element types of tensors: bfloat16 and IEEE half for storage; run-time tag, size and name of each type. To add a
-/// type, add an enumerator and a row in each function.
+/// type, add an enumerator, a line in dtype_of and Element, and a row in detail::dtypes.
 #pragma once
 
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <string_view>
 #include <type_traits>
 
@@ -122,14 +123,19 @@ struct DTypeRow {
   std::string_view name;
   std::int64_t bytes;
 };
-inline constexpr DTypeRow dtypes[] = {{"f64", 8}, {"f32", 4}, {"bf16", 2}, {"f16", 2},
-                                      {"i64", 8}, {"i32", 4}, {"u8", 1}};  // in the order of DType
+inline constexpr DTypeRow dtypes[] = {{"f64", 8}, {"f32", 4}, {"bf16", 2}, {"f16", 2}, {"i64", 8},
+                                      {"i32", 4}, {"u8", 1},  {"?", 0}};  // as DType; then any other number
+constexpr const DTypeRow& row_of(DType dtype) {
+  constexpr auto last = static_cast<std::size_t>(DType::u8);
+  static_assert(std::size(dtypes) == last + 2);
+  return dtypes[dtype <= DType::u8 ? static_cast<std::size_t>(dtype) : last + 1];
+}
 }  // namespace detail
 
 /// Returns the size of one element in bytes.
-constexpr std::int64_t size_of(DType dtype) { return detail::dtypes[static_cast<std::size_t>(dtype)].bytes; }
+constexpr std::int64_t size_of(DType dtype) { return detail::row_of(dtype).bytes; }
 
 /// Returns the name of the type in messages, such as "bf16".
-constexpr std::string_view name_of(DType dtype) { return detail::dtypes[static_cast<std::size_t>(dtype)].name; }
+constexpr std::string_view name_of(DType dtype) { return detail::row_of(dtype).name; }
 
 }  // namespace fsdp

@@ -36,20 +36,20 @@ struct ValueList {
   void add(NamedValue value);  ///< adds a value
 };
 
-/// The named values of one object, which must outlive this one.
+/// A reference to one object and its named values.
 class NamedValues {
  public:
-  /// Refers to the values that `visit` lists.
+  /// Refers to `visited`, which must outlive this object.
   template <class T>
   requires(!std::is_const_v<T> && requires(T & visited, ValueList& list) { T::visit(visited, list); })
-      NamedValues(T& visited) {
-    T::visit(visited, values_);
-  }
+      NamedValues(T& visited)
+      : visited_(&visited), visit_([](void* object, ValueList& list) { T::visit(*static_cast<T*>(object), list); }) {}
 
-  std::vector<NamedValue> list() const;  ///< in the order of `visit`
+  std::vector<NamedValue> list() const;  ///< the values that `visit` lists now, in its order
 
  private:
-  ValueList values_;
+  void* visited_;
+  void (*visit_)(void*, ValueList&);
 };
 
 /// A value of a model's config with its name in flags and metrics.

@@ -27,11 +27,13 @@ template <class BatchT, class L>
 class Uploaded {
  public:
   using End = typename L::Arena::End;
+  /// One of the micro-batches, in host memory and in memory that the device can read.
   struct MicroBatch {
     BatchT host;  ///< the host batch; its memory must stay valid until the device has read it
     nn::UploadedBatch<BatchT, L> device;
   };
 
+  /// Copies the batches to the arena of `context`, which must outlive this object.
   Uploaded(nn::Context<L>& context, std::span<const BatchT> batches)
       : arena_(&context.arena), mark_(arena_->mark(End::low)) {
     batches_.reserve(batches.size());
@@ -44,6 +46,7 @@ class Uploaded {
     if (arena_ != nullptr) arena_->release(End::low, mark_);
   }
 
+  /// Returns the number of micro-batches.
   std::size_t size() const { return batches_.size(); }
   /// Returns the largest number of sequences of any micro-batch.
   std::int64_t most_sequences() const {
@@ -51,6 +54,7 @@ class Uploaded {
     for (const MicroBatch& batch : batches_) most = std::max<std::int64_t>(most, batch.host.sequences);
     return most;
   }
+  /// Returns a micro-batch, in their order.
   const MicroBatch& operator[](int index) const { return batches_[static_cast<std::size_t>(index)]; }
 
  private:

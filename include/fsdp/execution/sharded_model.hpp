@@ -14,7 +14,7 @@
 #include <tessera/fsdp/device/host_memory.hpp>
 #include <tessera/fsdp/device/memory.hpp>
 #include <tessera/fsdp/execution/step_size.hpp>
-#include <tessera/fsdp/models/model.hpp>
+#include <tessera/fsdp/models/units_of.hpp>
 #include <tessera/fsdp/module/sharded_module.hpp>
 #include <tessera/fsdp/module/units.hpp>
 #include <tessera/fsdp/sharding/sequence.hpp>

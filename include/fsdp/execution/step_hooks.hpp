@@ -27,8 +27,8 @@ struct StepHooks {
   void (*before)(void* state, const sharding::Task& task) = nullptr;
   void (*after)(void* state, const sharding::Task& task) = nullptr;
   /// @}
-  /// After a task of a training pass is enqueued, with the stream that it writes: the residual stream [T, H] after
-  /// forward, its gradient after backward. The tensor is valid during the call.
+  /// After a task of a training pass, also of a repetition, is enqueued, with the stream that it writes: the residual
+  /// stream [T, H] after forward, its gradient after backward. The tensor is valid during the call.
   void (*see)(void* state, const sharding::Task& task, Tensor<const Compute> values) = nullptr;
   void (*after_pass)(void* state) = nullptr;    ///< between a step's pass and its update
   void (*after_update)(void* state) = nullptr;  ///< after the optimizer's update
@@ -42,8 +42,8 @@ class StepHookList {
  public:
   using Hooks = StepHooks<Compute>;
 
-  void add(const Hooks& hooks) { list_.push_back(hooks); }
-  bool empty() const { return list_.empty(); }
+  void add(const Hooks& hooks) { list_.push_back(hooks); }  ///< appends to the list
+  bool empty() const { return list_.empty(); }              ///< whether there are none
   /// Whether one of them watches steps.
   bool watches_steps() const {
     bool watches = false;

@@ -21,7 +21,7 @@
 #include <tessera/fsdp/core/has_member.hpp>
 #include <tessera/fsdp/core/named_values.hpp>
 #include <tessera/fsdp/models/lora_config.hpp>
-#include <tessera/fsdp/models/model.hpp>
+#include <tessera/fsdp/models/units_of.hpp>
 
 namespace fsdp::checkpoint {
 

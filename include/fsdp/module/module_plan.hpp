@@ -4,6 +4,7 @@
 /// other state of a ShardedModule except its tensors.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -198,6 +199,8 @@ class ModuleState : private ModulePlan {
   std::int64_t trained_size() const { return trained_size_; }
   /// Returns the module's groups as their stack-independent base class.
   const std::vector<const GroupTensors*>& group_list() const { return group_list_; }
+  /// Returns the element counts of a rank of the world (fsdp::elements_of). They may differ between ranks.
+  std::array<std::int64_t, 3> elements_of(int rank) const { return fsdp::elements_of(group_list_, rank); }
   /// Whether every rank holds all weights between steps (sharding::Facts).
   bool whole_at_rest() const { return whole_at_rest_; }
   /// Names of the parameters whose weights were neither initialised, nor loaded, nor set.

@@ -179,9 +179,8 @@ struct ResidualAttention : ModuleTypes<L, AttentionFields> {
   Linear<L, 1> output(Context<L>& context, const Weights& weights, const Origin& at = {}) const {
     return {context, {weights.out}, paths.out, weights.out_path, at};
   }
-  typename Heads::Norms norms(const Weights& weights) const {
-    return {weights.q_norm, weights.k_norm};
-  }  ///< of the heads
+  /// Returns the weights of the head norms.
+  typename Heads::Norms norms(const Weights& weights) const { return {weights.q_norm, weights.k_norm}; }
 
  private:
   Linear<L, 3> projections(Context<L>& context, const Weights& weights, const Origin& at) const {

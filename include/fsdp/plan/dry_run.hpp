@@ -41,6 +41,7 @@ struct WatchedSteps;  // tessera/fsdp/verification/verification.hpp
 
 /// For a Training whose steps are neither digested nor verified. The alternative is WatchedSteps.
 struct UnwatchedSteps {
+  /// The watch of a dry run of `Model`: none.
   template <class Model>
   struct Of {
     /// Watches the steps of a dry run's executor. `has_pieces`: whether the strategy cuts steps into pieces. Throws
@@ -90,7 +91,8 @@ Plan dry_run_on_meta(const MetaModel& meta, const Sharding& sharding, const RunS
   StepRecorder recorder(request.record);
   if (request.record != nullptr) recorder.watch(watched(module));
   Executor<MetaModel> executor(module, recorder.observer());
-  typename Watch::template Of<MetaModel> watch(module, executor, sharding.has_pieces);
+  std::optional<typename Watch::template Of<MetaModel>> watch;
+  if (request.purpose == Purpose::train) watch.emplace(module, executor, sharding.has_pieces);
   std::optional<CountExchange<typename MetaModel::Stack::Comm>> counts_of_training, counts_of_evaluation;
   if (request.purpose == Purpose::train) counts_of_training.emplace(communicator, module.ledger());
   if (request.purpose != Purpose::generate) counts_of_evaluation.emplace(communicator, module.ledger());
@@ -148,7 +150,7 @@ Plan dry_run_on_meta(const MetaModel& meta, const Sharding& sharding, const RunS
       module.stream().counters.matmuls = nullptr;
     });
     recorder.record_optimizer([&] { optimizer.step(executor.loss(), {}); });
-    watch.verify([&](auto pass) { for_each_load(size.sequences, pass); }, optimizer);
+    watch->verify([&](auto pass) { for_each_load(size.sequences, pass); }, optimizer);
     executor.hooks().call(&Executor<MetaModel>::Hooks::after_pass);
     executor.hooks().call(&Executor<MetaModel>::Hooks::after_update);
     for_each_load(least, evaluate);
@@ -211,7 +213,7 @@ Plan dry_run(const Model& model, const typename Model::Stack::Sharding& sharding
   shape.size.middle_parts = SequencesOf<Model>::middle_parts(model, tiling, shape, request.rows());
   using Meta = MetaTwin<Model, Optimizer>;
   const auto meta_sharding = described<typename Model::Stack, typename Meta::Stack>(sharding);
-  using Compiled = std::conditional_t<detail::is_in_library<Meta>, WatchedSteps, Watch>;
+  using Compiled = std::conditional_t<detail::MetaTwinOf<Model, Optimizer>::in_library, WatchedSteps, Watch>;
   return detail::dry_run_on_meta<Compiled>(Meta(model.config(), model.units()), meta_sharding, shape, request, world,
                                            with);
 }

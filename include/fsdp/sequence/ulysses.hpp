@@ -21,7 +21,7 @@
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/execution/sharded_model.hpp>
 #include <tessera/fsdp/execution/step_size.hpp>
-#include <tessera/fsdp/models/model.hpp>
+#include <tessera/fsdp/models/units_of.hpp>
 #include <tessera/fsdp/module/units.hpp>
 #include <tessera/fsdp/nn/one_of.hpp>
 #include <tessera/fsdp/nn/stages.hpp>

@@ -90,8 +90,10 @@ concept ShardingStrategy = std::copyable<S> && buffer::Placement<typename S::AtR
 template <class S>
 inline constexpr bool may_have_pieces = requires(const S strategy) {
   strategy.pieces;
-}
-|| requires { requires S::may_have_pieces; };
+};
+template <class S>
+requires requires { S::may_have_pieces; }
+inline constexpr bool may_have_pieces<S> = S::may_have_pieces;
 
 /// Number of axes of the mesh that a strategy works on: 1 by default.
 template <class S>
@@ -102,9 +104,10 @@ inline constexpr int mesh_axes_of<S> = S::mesh_axes;
 
 /// Whether the number of mesh axes depends on the value of a strategy type: ranks_per_group() is then 0 for one axis.
 template <class S>
-inline constexpr bool axes_by_value = requires {
-  requires S::axes_by_value;
-};
+inline constexpr bool axes_by_value = false;
+template <class S>
+requires requires { S::axes_by_value; }
+inline constexpr bool axes_by_value<S> = S::axes_by_value;
 
 /// The axes of the mesh that a value of a strategy type works on.
 struct MeshChoice {
@@ -168,9 +171,10 @@ inline constexpr bool tensors_whole = std::is_same_v<typename S::AtRest, buffer:
 
 /// Whether main weights and optimizer state live in host memory.
 template <class S>
-inline constexpr bool offloads_optimizer_of = requires {
-  requires S::offloads_optimizer;
-};
+inline constexpr bool offloads_optimizer_of = false;
+template <class S>
+requires requires { S::offloads_optimizer; }
+inline constexpr bool offloads_optimizer_of<S> = S::offloads_optimizer;
 
 namespace detail {
 

@@ -139,7 +139,8 @@ class Training {
   CountExchange<Comm> counts_, held_out_counts_;
 };
 
-/// One rank's forward passes of a model: for mean losses or, with Purpose::generate, for logits.
+/// One rank's forward passes of a model: for mean losses or, with Purpose::generate, for logits. Include
+/// tessera/fsdp/training/run_time_optimizer.hpp: its dry run is that of the default optimizer.
 template <class ModelT>
 class Evaluation {
  public:

@@ -120,7 +120,7 @@ ConfigKind config_kind() {
   if constexpr (HasAdapters<Config>) {
     Config shown;
     for (const NamedValue& value : NamedValues(shown).list())
-      if (Config::may_be_added(value.name)) kind.added.push_back(flag_name(value.name));
+      if (const std::string_view name = value.name; Config::may_be_added(name)) kind.added.push_back(flag_name(name));
   }
   return kind;
 }
@@ -198,7 +198,8 @@ Config resolve_model(const ModelChoice& choice) {
   };
   Config config = begin();
   set_given(config, choice.values);
-  if constexpr (detail::has_follow<Config>()) config.follow(WasGiven{choice.values});
+  const WasGiven changed{choice.values};
+  if constexpr (detail::has_follow<Config>()) config.follow(changed);
   config.validate();
   return config;
 }

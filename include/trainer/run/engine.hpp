@@ -88,7 +88,7 @@ class Engine {
  public:
   virtual ~Engine() = default;
   virtual const comm::Ranks& ranks() const = 0;  ///< the ranks that train
-  virtual const EngineFacts& facts() const = 0;
+  virtual const EngineFacts& facts() const = 0;  ///< what is fixed before the first step
 
   /// Initializes all weights, or only the adapters' weights, from a seed. Collective.
   virtual void initialize(std::uint64_t seed, bool adapters_alone) = 0;
@@ -103,8 +103,8 @@ class Engine {
   virtual std::int64_t steps() = 0;    ///< number of steps so far
   virtual std::int64_t skipped() = 0;  ///< number of skipped ones among them; waits for the device
 
-  virtual data::Position position() const = 0;  ///< the position from which the next step reads its samples
-  virtual void seek(const data::Position& position) = 0;
+  virtual data::Position position() const = 0;            ///< the position from which the next step reads its samples
+  virtual void seek(const data::Position& position) = 0;  ///< sets that position
 
   /// Draws a step's samples and enqueues the step. `more`: another step follows, whose samples are drawn meanwhile.
   /// Collective. Throws on all ranks: InputError for data that a rank cannot read, CorruptionError if a verification
@@ -136,7 +136,7 @@ class Engine {
 class Inference {
  public:
   virtual ~Inference() = default;
-  virtual const comm::Ranks& ranks() const = 0;
+  virtual const comm::Ranks& ranks() const = 0;                      ///< the ranks that compute
   virtual std::int64_t vocabulary() const = 0;                       ///< number of tokens
   virtual std::optional<std::int64_t> longest_sequence() const = 0;  ///< the most tokens of a sequence, if limited
   virtual bool continues() const = 0;                                ///< whether the model has `next_logits`

@@ -22,6 +22,7 @@
 #include <tessera/comm/launch/signals.hpp>
 #include <tessera/comm/ranks.hpp>
 #include <tessera/fsdp/checkpoint/shards_io.hpp>
+#include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/device/compute/cpu.hpp>
 #include <tessera/fsdp/model_files/load.hpp>
 #include <tessera/fsdp/models/model.hpp>

@@ -20,7 +20,8 @@ struct PromptInput {
   std::optional<text::Tokenizer> tokenizer = {};
 };
 
-/// Validates the options, to which `flags` are bound, and applies the model's generation_config.json to them.
+/// Validates the options, to which `flags` are bound, and applies the model's generation_config.json to them. Prompts
+/// of ids do not need the tokenizer in the model's folder: if it cannot be read, `unread` is set. Throws InputError.
 PromptInput read_prompt_input(GenerateOptions& options, const FlagSet& flags);
 
 /// Continues every prompt; rank 0 prints prompts and new tokens. All ranks compute the same sequences. Rank 0 samples

@@ -23,7 +23,7 @@ struct TextInputs {
   std::int64_t vocabulary = 0;    ///< size of the model's vocabulary
 };
 
-/// Data in tokenized form.
+/// Data in tokenized form. The temporary folder with the tokens, if one is used, is removed with the last copy.
 struct TokenizedData {
   /// Paths of the data: folders of tokens instead of text, and one file instead of all conversations.
   data::DataNames names = {};

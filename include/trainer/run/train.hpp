@@ -48,8 +48,8 @@ namespace fsdp::train {
 std::string plan_text(const plan::Plan& step, const std::string& stack, const plan::Request& request);
 /// Returns a line on how many of a model's parameters are trained, unless all are, and one for each parameter group:
 /// the values that it sets, and the number of its tensors and weights.
-std::string parameters_text(std::int64_t all, std::int64_t trained, std::span<const OptimizerGroup> groups,
-                            std::span<const Unit> units);
+std::string parameters_text(std::int64_t all, std::int64_t trained, std::span<const OptimizerGroup> groups = {},
+                            std::span<const Unit> units = {});
 
 /// Prints the planned memory of a step per rank (--dry-run), its schedule (--print-schedule), or both. Does not
 /// allocate this memory, and starts no ranks. Refuses a folder whose weights the run would refuse. Returns the exit

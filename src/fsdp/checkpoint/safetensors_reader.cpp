@@ -184,16 +184,17 @@ void SafetensorsFile::read_range(const TensorInfo& tensor, std::int64_t begin, s
   const auto read_blocks = [&]<class Stored>(Stored) {  // a block at a time
     std::array<Stored, 16384> block;
     std::int64_t offset = tensor.offset + begin * std::int64_t{sizeof(Stored)};
+    T* to = out;  // not the captured pointer, which is slower: F16 by 15 %
     for (std::int64_t done = 0; done < count; done += std::ssize(block)) {
       const auto part = std::span(block).first(static_cast<std::size_t>(std::min(count - done, std::ssize(block))));
       read_checked(file_, path_, sums_.get(), part.data(), part.size_bytes(), offset);
       offset += static_cast<std::int64_t>(part.size_bytes());
       for (const Stored value : part) {
-        *out = static_cast<T>(value);
+        const T read = static_cast<T>(value);
         if constexpr (std::is_same_v<Stored, double>)
-          require<InputError>(std::isfinite(*out) || !std::isfinite(value), path_.string(), ": tensor \"", tensor.name,
+          require<InputError>(std::isfinite(read) || !std::isfinite(value), path_.string(), ": tensor \"", tensor.name,
                               "\" holds ", value, ", too large for f32");
-        ++out;
+        *to++ = read;
       }
     }
   };

@@ -8,7 +8,11 @@ namespace fsdp {
 
 void ValueList::add(NamedValue value) { list.push_back(std::move(value)); }
 
-std::vector<NamedValue> NamedValues::list() const { return values_.list; }
+std::vector<NamedValue> NamedValues::list() const {
+  ValueList all;
+  visit_(visited_, all);
+  return std::move(all.list);
+}
 
 std::string text_of(const ConfigValue& value) {
   std::ostringstream text;

@@ -152,10 +152,9 @@ void require_supported(const Keys& keys, const Family& family) {
 /// Keys that are read or checked here, so that `other_keys` does not contain them.
 constexpr std::string_view known_keys =
     "architectures model_type hidden_act hidden_size num_hidden_layers num_attention_heads num_key_value_heads "
-    "head_dim "
-    "intermediate_size vocab_size max_position_embeddings rms_norm_eps rope_theta rope_scaling rope_parameters "
-    "partial_rotary_factor attention_bias mlp_bias tie_word_embeddings torch_dtype dtype use_sliding_window "
-    "sliding_window max_window_layers layer_types lora quantization_config";
+    "head_dim intermediate_size vocab_size max_position_embeddings rms_norm_eps rope_theta rope_scaling "
+    "rope_parameters partial_rotary_factor attention_bias mlp_bias tie_word_embeddings torch_dtype dtype "
+    "use_sliding_window sliding_window max_window_layers layer_types lora quantization_config";
 
 /// Returns the last entry of a folder, in the order of names, that matches; empty if there is none.
 template <class Matches>

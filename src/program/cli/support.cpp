@@ -31,7 +31,9 @@ using boost::mp11::mp_rename;
 using boost::mp11::mp_transform;
 
 #define FSDP_COMM(type) , type
-using Backends = mp_list<comm::Self<>>;
+using Backends = mp_list<comm::Self<>
+#include <comms.inc>
+                         >;
 #undef FSDP_COMM
 using Types = mp_list<float, bf16, f16>;
 using Precisions = mp_list<Fp32, Bf16Mixed, Bf16Wire<Bf16Mixed>, Fp16Mixed>;

@@ -8,6 +8,7 @@
 #include <tessera/fsdp/core/error.hpp>
 
 namespace fsdp::stacks {
+
 train::EstimatedStep estimate_step(const train::FlagSet& flags, const cli::Train& train, const plan::Cluster& cluster,
                                    bool tells) {
   const cli::StackChoice& asked = train.stack;

@@ -26,7 +26,7 @@ std::optional<train::EstimatedStep> estimate_on(const PlannedRun& run) {
   std::optional<train::EstimatedStep> step;
   const auto estimate_with = [&]<class Strategy, class Precision>() {
     constexpr bool offloads = offloads_optimizer_of<Strategy>;
-    if (!cli::takes<Strategy>(asked.sharding) || offloads != (asked.offload == cli::OffloadChoice::optimizer) ||
+    if (step || !cli::takes<Strategy>(asked.sharding) || offloads != (asked.offload == cli::OffloadChoice::optimizer) ||
         policy_text<Precision>() != cli::to_text(asked.precision))
       return;
     using Comm = comm::Simulated<device::MetaOf<Target>>;

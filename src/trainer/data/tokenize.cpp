@@ -185,8 +185,8 @@ Tokenized Tokenizing::write(const std::filesystem::path& folder,
       },
       [&](const TextUnit& unit, const UnitIds& out) {
         std::int64_t replaced = contents.replaced, in_file = contents.replaced_in_file;
-        add_replaced(state.texts.files, unit, out.replaced, replaced,
-                     in_file);  // before any part of the unit is written
+        // Checked before any part of the unit is written
+        add_replaced(state.texts.files, unit, out.replaced, replaced, in_file);
         writer.append(out.ids, unit.begin);
         contents.documents += out.documents;
         contents.replaced = replaced;

@@ -65,6 +65,7 @@ std::string norms_text(const report::StepPoint& step) {
   return text;
 }
 
+/// Recomputes a step (replay_step). Rank 0 also writes its digest files, reports it, and compares it with --against.
 class StepReplay {
   bool leads() const { return ranks_.rank() == 0; }
   template <class F>

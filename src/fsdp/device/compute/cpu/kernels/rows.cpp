@@ -24,24 +24,34 @@ void norm(const T* x, std::int64_t x_stride, const T* w, float eps, T* y, std::i
   }
 }
 
+// `accumulate` is a constant, so that the compiler fuses the last product and sum in every part of a row.
+template <bool accumulate, class T>
+FSDP_INLINE void norm_backward_row(const T* x, const T* w, float scale, const T* dy, T* dx, float* dw,
+                                   std::int64_t columns) {
+  const float product = sum_over(columns, [=](std::int64_t i, auto part) FSDP_INLINE_LAMBDA {
+    return load(dy + i, part) * load(w + i, part) * load(x + i, part);
+  });
+  // dx = rstd * (dy w - xhat mean(dy w xhat)), xhat = x rstd
+  const float mean = product * scale / static_cast<float>(columns);
+  for_vectors(columns, [=](std::int64_t i, auto part) FSDP_INLINE_LAMBDA {
+    const Floats normalised = load(x + i, part) * scale;
+    const Floats gradient = load(dy + i, part);
+    store(dw + i, load(dw + i, part) + gradient * normalised, part);
+    Floats result = (gradient * load(w + i, part) - normalised * mean) * scale;
+    if constexpr (accumulate) result += load(dx + i, part);
+    store(dx + i, result, part);
+  });
+}
+
 template <class T>
 void norm_backward(const T* x, std::int64_t x_stride, const T* w, const float* rstd, const T* dy,
                    std::int64_t dy_stride, T* dx, std::int64_t dx_stride, bool accumulate, float* dw, std::int64_t rows,
                    std::int64_t columns) {
   for (std::int64_t row = 0; row < rows; ++row, x += x_stride, dy += dy_stride, dx += dx_stride) {
-    const float product = sum_over(columns, [=](std::int64_t i, auto part) FSDP_INLINE_LAMBDA {
-      return load(dy + i, part) * load(w + i, part) * load(x + i, part);
-    });
-    // dx = rstd * (dy w - xhat mean(dy w xhat)), xhat = x rstd
-    const float scale = rstd[row], mean = product * scale / static_cast<float>(columns);
-    for_vectors(columns, [=](std::int64_t i, auto part) FSDP_INLINE_LAMBDA {
-      const Floats normalised = load(x + i, part) * scale;
-      const Floats gradient = load(dy + i, part);
-      store(dw + i, load(dw + i, part) + gradient * normalised, part);
-      Floats result = (gradient * load(w + i, part) - normalised * mean) * scale;
-      if (accumulate) result += load(dx + i, part);
-      store(dx + i, result, part);
-    });
+    if (accumulate)
+      norm_backward_row<true>(x, w, rstd[row], dy, dx, dw, columns);
+    else
+      norm_backward_row<false>(x, w, rstd[row], dy, dx, dw, columns);
   }
 }
 
