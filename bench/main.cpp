@@ -81,7 +81,7 @@ std::vector<Backend> backends() {
 }
 
 /// Chooses MPI if mpirun started this process and --comm is not given. Treats `self` as one thread.
-void settle_launch(BenchOptions& options, bool comm_is_given) {
+void resolve_launch_options(BenchOptions& options, bool comm_is_given) {
   using Kind = cli::CommChoice::Kind;
   cli::CommChoice& comm = options.stack.comm;
   if (!comm_is_given && comm::launched_by_mpi()) comm.kind = Kind::mpi;
@@ -107,7 +107,7 @@ int run(BenchOptions& options, const train::FlagSet& flags) {
   if (options.table) return measure_mlp_table(options, flags);
   if (const auto found = alone.find(options.what); found != alone.end()) return found->second(options, flags), 0;
 
-  settle_launch(options, flags.is_given("comm"));
+  resolve_launch_options(options, flags.is_given("comm"));
   const std::vector<Backend> known = backends();
   const std::string text = cli::to_text(options.stack.comm), comm = text.substr(0, text.find(':'));
   const auto backend = std::ranges::find(known, comm, &Backend::comm);

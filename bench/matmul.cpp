@@ -26,7 +26,7 @@ void measure_matmul(const BenchOptions& options, const train::FlagSet&) {
                                      {tokens, hidden, 2 * intermediate},
                                      {tokens, intermediate, hidden}})
     for (const MatmulRecord& record : calibrate::projection(DType::bf16, rows, in, out)) records.push_back(record);
-  const bool by_float = device::cpu::goes_by_float({.a = DType::bf16});
+  const bool by_float = device::cpu::multiplies_in_float({.a = DType::bf16});
   for (const MatmulRecord& record : records) {
     MatmulRecord in_float = record;
     in_float.operands = in_float.result = DType::f32;

@@ -150,7 +150,7 @@ struct Options {
 
 /// Returns the number of OpenMP threads for copies and sums of a rank inside a host program: Options::threads, or 1 if
 /// it is not set. Throws InputError for a negative number.
-int threads_of_guest(const Options& options);
+int threads_in_host_program(const Options& options);
 
 /// Returns an Options::before that sleeps for a pseudorandom time below `longest`, drawn from `seed`, the rank and the
 /// collective's sequence number.

@@ -63,8 +63,8 @@ class Nccl : public Backend<QueuedCore<NcclRank, DeviceType>, DeviceType> {
     choose_device(place);
     nccl::Seat seat{.rank = place.rank, .size = place.size};
     if (place.rank == 0) seat.id = nccl::make_id(table);
-    meet_over_tcp({.rank = place.rank, .size = place.size, .deadline = options.deadline}, place.address, place.port,
-                  seat.id);
+    rendezvous_over_tcp({.rank = place.rank, .size = place.size, .deadline = options.deadline}, place.address,
+                        place.port, seat.id);
     Nccl communicator(table, seat, options);
     return run_rank(f, communicator);
   }

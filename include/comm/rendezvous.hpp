@@ -47,6 +47,6 @@ struct Meeting {
 
 /// Copies rank 0's `bytes` to all ranks. Rank 0 listens at `port` on all its addresses; the others connect to
 /// `address`. Throws InputError at the deadline.
-void meet_over_tcp(const Meeting& meeting, const std::string& address, int port, std::span<std::byte> bytes);
+void rendezvous_over_tcp(const Meeting& meeting, const std::string& address, int port, std::span<std::byte> bytes);
 
 }  // namespace fsdp::comm

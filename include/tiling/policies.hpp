@@ -52,7 +52,7 @@ struct Untiled {
   constexpr TilePlan plan(const Problem& problem) const {
     std::vector<Tile> tiles;
     append_tiles(tiles, 0, problem.tokens, problem.tokens, true);
-    return priced(problem, std::move(tiles));
+    return with_costs(problem, std::move(tiles));
   }
   friend constexpr bool operator==(const Untiled&, const Untiled&) = default;
 };
@@ -63,7 +63,7 @@ constexpr TilePlan cut(const Problem& problem, std::int64_t tokens_per_tile) {
   const std::int64_t count = ceil_divide(problem.tokens, std::max(tokens_per_tile, problem.fewest_tile_tokens()));
   std::vector<Tile> tiles;
   append_tiles(tiles, 0, problem.tokens, count == 0 ? 1 : ceil_divide(problem.tokens, count), false);
-  const TilePlan plan = priced(problem, std::move(tiles));
+  const TilePlan plan = with_costs(problem, std::move(tiles));
   const TilePlan untiled = Untiled{}.plan(problem);
   return plan.peak_bytes() < untiled.peak_bytes() ? plan : untiled;
 }
@@ -155,7 +155,7 @@ constexpr TilePlan plan_of(const Problem& problem, const Cut& cut) {
   std::vector<Tile> tiles;
   append_tiles(tiles, 0, cut.kept, even(cut.kept, cut.kept_tile), true);
   append_tiles(tiles, cut.kept, problem.tokens, even(problem.tokens - cut.kept, cut.recomputed_tile), false);
-  return priced(problem, std::move(tiles), cut.block);
+  return with_costs(problem, std::move(tiles), cut.block);
 }
 
 /// Returns the columns per block of a tile of `tokens`: as few blocks as the memory allows, of equal size; 0 if even
@@ -192,7 +192,7 @@ constexpr std::int64_t smallest_budget(const Problem& problem) {
 /// Returns the best plan within `bytes`, which must fit the kept activations of all repeated units and one tile's
 /// workspace. Throws InputError if `bytes` is below smallest_budget.
 constexpr TilePlan plan_within(const Problem& problem, std::int64_t bytes) {
-  if (problem.tokens == 0) return priced(problem, {});
+  if (problem.tokens == 0) return with_costs(problem, {});
   if (const std::int64_t least = smallest_budget(problem); bytes < least) {
     const std::int64_t tokens = problem.fewest_tile_tokens();
     throw InputError(message("tiling: a budget of ", bytes, " bytes does not hold the shortest tile, of ", tokens,

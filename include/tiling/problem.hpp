@@ -90,7 +90,7 @@ struct Problem {
 };
 
 /// Returns the plan that consists of these tiles, with its costs. Blocks of columns and kept tiles exclude each other.
-constexpr TilePlan priced(const Problem& problem, std::vector<Tile> tiles, std::int64_t columns_per_block = 0) {
+constexpr TilePlan with_costs(const Problem& problem, std::vector<Tile> tiles, std::int64_t columns_per_block = 0) {
   TilePlan plan{.tiles = std::move(tiles),
                 .columns_per_block = columns_per_block < problem.columns ? columns_per_block : 0,
                 .repeats = problem.repeats};
@@ -104,6 +104,11 @@ constexpr TilePlan priced(const Problem& problem, std::vector<Tile> tiles, std::
   return plan;
 }
 
+/// The former name of `with_costs`, for this version.
+constexpr TilePlan priced(const Problem& problem, std::vector<Tile> tiles, std::int64_t columns_per_block = 0) {
+  return with_costs(problem, std::move(tiles), columns_per_block);
+}
+
 /// Appends tiles that cover [begin, end), each of `tokens_per_tile` tokens except a shorter last one.
 constexpr void append_tiles(std::vector<Tile>& tiles, std::int64_t begin, std::int64_t end,
                             std::int64_t tokens_per_tile, bool kept) {
@@ -114,7 +119,7 @@ constexpr void append_tiles(std::vector<Tile>& tiles, std::int64_t begin, std::i
   }
 }
 
-/// Returns the plan that a policy made for `problem`, with the costs of its tiles as computed by `priced`, whatever
+/// Returns the plan that a policy made for `problem`, with the costs of its tiles as computed by `with_costs`, whatever
 /// costs the policy states. Throws InputError, with one sentence, if
 /// - the tiles do not cover [0, problem.tokens) once and in order, or one of them is empty;
 /// - blocks of columns are not smaller than the problem's columns, or are combined with a kept tile;

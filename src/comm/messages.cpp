@@ -172,7 +172,7 @@ void Messages::exchange(std::span<const std::byte> mine, std::span<std::byte> al
     }
     await_exchange(deadline);
   } catch (const std::exception& error) {
-    tell_failure(rank_, error.what());
+    announce_failure(rank_, error.what());
     if (leave_behind(std::min<Deadline>(deadline, longest_end))) static_cast<void>(memory.release());
     throw;
   }
@@ -228,7 +228,7 @@ Messages Messages::part(std::span<const int> ranks, int context) const {
   return made;
 }
 
-void Messages::tell_failure(int origin, std::string_view text) noexcept {
+void Messages::announce_failure(int origin, std::string_view text) noexcept {
   if (is_finalized()) return;
   state_->told = {.origin = origin};
   text.copy(state_->told.text.data(), state_->told.text.size() - 1);

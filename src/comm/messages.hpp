@@ -76,7 +76,7 @@ class Messages {
   Messages part(std::span<const int> ranks, int context) const;
 
   /// Notifies all other ranks that this one has failed. Does not wait for them.
-  void tell_failure(int origin, std::string_view text) noexcept;
+  void announce_failure(int origin, std::string_view text) noexcept;
   /// Returns the next notice of a failed rank, if one has arrived.
   std::optional<FailureNotice> hear_failure();
   /// Call it after tell_failure. Cancels all receives, and waits until no message in flight can read or write the

@@ -61,7 +61,7 @@ std::string Monitor::name_of(int peer, std::string_view state) const {
   return text + message(" (", state, state.empty() || host.empty() ? "" : "; ", host, ")");
 }
 
-int threads_of_guest(const Options& options) {
+int threads_in_host_program(const Options& options) {
   require<InputError>(options.threads >= 0, "communicator: ", options.threads, " threads; give 1 or more, or 0 for 1");
   return std::max(options.threads, 1);
 }

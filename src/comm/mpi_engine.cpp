@@ -69,7 +69,7 @@ Transfer& MpiRank::Engine::prepare() {
 
 Ticket MpiRank::Engine::start() {
   const Stopwatch copying(monitor.totals.copy_seconds);
-  hear(Clock::now());  // before sending or receiving anything that a failed rank would not complete
+  receive_notices(Clock::now());  // before sending or receiving anything that a failed rank would not complete
   if (!told_.empty()) fail_as(told_.front().notice);
   const Ticket ticket = next_++;
   InFlight& transfer = slot(ticket);
@@ -167,7 +167,7 @@ bool MpiRank::Engine::progress() {
     }
   } catch (const CollectiveError& error) {  // ranks disagree, or a peer's memory is gone
     heard_ = {};  // reset, to look again: the failed rank sent its notice before it freed its memory
-    hear(Clock::now());
+    receive_notices(Clock::now());
     if (!told_.empty()) fail_as(told_.front().notice);
     fail(error.what());
   }

@@ -129,7 +129,7 @@ class MpiRank::Engine {
   };
 
   /// A received notice of a failure.
-  struct Told {
+  struct ReceivedNotice {
     FailureNotice notice;
     Clock::time_point at;
   };
@@ -158,7 +158,7 @@ class MpiRank::Engine {
   void give_up(int origin, std::string_view why) noexcept;
   [[noreturn]] void fail(std::string_view why);
   [[noreturn]] void fail_as(const FailureNotice& notice);
-  void hear(Clock::time_point now);
+  void receive_notices(Clock::time_point now);
   void throw_if_a_peer_failed(const InFlight& transfer, Clock::time_point now);
   bool needs(const InFlight& transfer, int peer) const;
 
@@ -187,7 +187,7 @@ class MpiRank::Engine {
   bool failed_ = false;
   std::string failure_;  ///< reason of the failure
   bool leaves_messages_ = false;
-  std::vector<Told> told_;
+  std::vector<ReceivedNotice> told_;
   Clock::time_point heard_{};  ///< time of the last check for notices
   MpiWatch* watch_;            ///< the launcher's MpiWatch, or null
   int exceptions_;             ///< number of exceptions in flight at construction

@@ -39,7 +39,7 @@ void MpiRank::Engine::give_up(int origin, std::string_view why) noexcept {
     failure_ = is_own ? std::string(why) : failure_of(origin, why);
   } catch (const std::exception&) {  // out of memory: the engine is marked failed without a reason
   }
-  messages_.tell_failure(origin, why);
+  messages_.announce_failure(origin, why);
   leaves_messages_ = messages_.leave_behind(
       std::min(monitor.options.deadline, watch_ == nullptr ? longest_end : longest_end_of_process));
 }
@@ -56,7 +56,7 @@ void MpiRank::Engine::fail_as(const FailureNotice& notice) {
 }
 
 /// Collects the notices of failed ranks, at most once per hearing_interval.
-void MpiRank::Engine::hear(Clock::time_point now) {
+void MpiRank::Engine::receive_notices(Clock::time_point now) {
   if (now - heard_ < hearing_interval) return;
   heard_ = now;
   for (int look = 0; look < 2;
@@ -67,8 +67,8 @@ void MpiRank::Engine::hear(Clock::time_point now) {
 /// Throws if a rank has reported its failure. Waits first for messages that it sent before, which may be in flight and
 /// complete the transfer.
 void MpiRank::Engine::throw_if_a_peer_failed(const InFlight& transfer, Clock::time_point now) {
-  hear(now);
-  for (const Told& told : told_)
+  receive_notices(now);
+  for (const ReceivedNotice& told : told_)
     if (now - told.at >= (needs(transfer, told.notice.sender) ? longest_way : longest_rest)) fail_as(told.notice);
 }
 

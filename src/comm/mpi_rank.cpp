@@ -78,7 +78,7 @@ std::unique_ptr<MpiRank> MpiRank::adopt(const void* communicator, std::size_t by
   require_usable_mpi();
   require_usable(*static_cast<const MPI_Comm*>(communicator));
   Options of_guest = options;
-  of_guest.threads = threads_of_guest(options);
+  of_guest.threads = threads_in_host_program(options);
   return std::make_unique<MpiRank>(Messages(communicator, options.deadline), of_guest, nullptr);
 }
 

@@ -39,7 +39,7 @@ Stamp* stamp_of(const std::byte* data, std::int64_t bytes) {
 std::size_t mapped_bytes(std::int64_t bytes) { return static_cast<std::size_t>(round_up(bytes, page) + page); }
 
 /// The information that a process sends to the others, so that they can try to read its memory.
-struct Greeting {
+struct Handshake {
   std::array<char, 36> machine{};
   std::array<std::uint64_t, 2> nonce{};  ///< also stored in the file
   std::int64_t pid = 0;                  ///< 0 if the process has no windows
@@ -74,21 +74,21 @@ std::string unreadable(int rank, std::int64_t pid, bool freed, std::string_view 
 Windows::Windows(Messages& messages, bool enabled, Messages::Deadline deadline)
     : rank_(messages.rank()), peers_(static_cast<std::size_t>(messages.size())) {
   const FileDescriptor file(enabled && messages.size() > 1 ? memfd_create("tessera-greeting", MFD_CLOEXEC) : -1);
-  Greeting mine;
+  Handshake mine;
   if (file.open()) {
     std::random_device random;
     for (std::uint64_t& word : nonce_) word = std::uint64_t{random()} << 32 | random() | 1;
     if (write(file.get(), nonce_.data(), sizeof nonce_) == static_cast<ssize_t>(sizeof nonce_))
       mine = {.machine = this_machine(), .nonce = nonce_, .pid = getpid(), .file = file.get()};
   }
-  std::vector<Greeting> greetings(peers_.size());
+  std::vector<Handshake> greetings(peers_.size());
   messages.exchange(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(greetings)), deadline);
 
   // Containers may hide processes of one machine from each other, and the system may forbid reading, so each process
   // tries.
   std::vector<char> reads(peers_.size());
   for (std::size_t process = 0; process < peers_.size(); ++process) {
-    const Greeting& theirs = greetings[process];
+    const Handshake& theirs = greetings[process];
     peers_[process] = {.nonce = theirs.nonce, .pid = theirs.pid};
     if (static_cast<int>(process) == rank_ || theirs.pid == 0 || mine.pid == 0 || theirs.machine != mine.machine)
       continue;

@@ -19,7 +19,7 @@ nccl::Id nccl::make_id(const nccl::Table& table) {
 }
 
 NcclLink::NcclLink(const nccl::Table& table, const nccl::Seat& seat, Deadline deadline) : NcclLink(table, nullptr) {
-  require_good(table_.init(comm_, seat.size, seat.id, seat.rank), "initialisation");
+  require_nccl_success(table_.init(comm_, seat.size, seat.id, seat.rank), "initialisation");
   settle("initialisation", deadline);
 }
 
@@ -31,37 +31,37 @@ NcclLink::~NcclLink() {
 void NcclLink::issue(std::span<const nccl::Call> calls, nccl::Stream stream, Deadline deadline) {
   check();
   if (calls.empty()) return;
-  require_good(table_.group_start(), "a group's start");
+  require_nccl_success(table_.group_start(), "a group's start");
   Result worst = Result::success;
   for (const nccl::Call& call : calls) {
     const Result result = table_.call(call, comm_, stream);
     if (result != Result::success && result != Result::in_progress) worst = result;
   }
   const Result ended = table_.group_end();  // also after an error, because the group is a state of the thread
-  require_good(worst, "a call");
-  require_good(ended, "a group");
+  require_nccl_success(worst, "a call");
+  require_nccl_success(ended, "a group");
   settle("a group", deadline);
 }
 
-void NcclLink::check() { require_good(state(), "a collective"); }
+void NcclLink::check() { require_nccl_success(state(), "a collective"); }
 
 bool NcclLink::has_lost_peer() {
   const Result found = state();
   if (found == Result::remote_error) return true;
-  require_good(found, "a collective");
+  require_nccl_success(found, "a collective");
   return false;
 }
 
 Result NcclLink::state() {
   require<CollectiveError>(alive(), "the NCCL communicator cannot be used: ", failure_);
   Result found = Result::success;
-  require_good(table_.async_error(comm_, found), "its state");
+  require_nccl_success(table_.async_error(comm_, found), "its state");
   return found;
 }
 
 std::unique_ptr<NcclLink> NcclLink::split(int color, int key, Deadline deadline) {
   check();
-  require_good(table_.split(comm_, color, key, made_), "a split");
+  require_nccl_success(table_.split(comm_, color, key, made_), "a split");
   settle("a split", deadline);
   auto part = std::unique_ptr<NcclLink>(new NcclLink(table_, std::exchange(made_, nullptr)));
   part->settle("a split", deadline);
@@ -71,7 +71,7 @@ std::unique_ptr<NcclLink> NcclLink::split(int color, int key, Deadline deadline)
 void* NcclLink::register_memory(void* data, std::size_t bytes) {
   void* handle = nullptr;
   if (alive() && table_.register_memory != nullptr)
-    require_good(table_.register_memory(comm_, data, bytes, handle), "registering memory");
+    require_nccl_success(table_.register_memory(comm_, data, bytes, handle), "registering memory");
   return handle;
 }
 
@@ -116,7 +116,7 @@ void NcclLink::fail(const std::string& reason) {
   throw CollectiveError(reason);
 }
 
-void NcclLink::require_good(Result result, std::string_view what) {
+void NcclLink::require_nccl_success(Result result, std::string_view what) {
   if (result == Result::success || result == Result::in_progress) return;
   const char* const more = table_.last_error(comm_);
   fail(message("NCCL: ", what, " failed: ", table_.error_string(result), more != nullptr && *more != '\0' ? "; " : "",
@@ -127,8 +127,8 @@ void NcclLink::require_good(Result result, std::string_view what) {
 void NcclLink::settle(std::string_view what, Deadline deadline) {
   const auto waited = poll_in_vain(deadline, [&] {
     Result state = Result::success;
-    require_good(table_.async_error(comm_, state), what);
-    require_good(state, what);
+    require_nccl_success(table_.async_error(comm_, state), what);
+    require_nccl_success(state, what);
     return state != Result::in_progress;
   });
   if (waited) fail(missed_deadline(*waited, message("the other ranks in NCCL's ", what), {.deadline = deadline}));

@@ -55,7 +55,7 @@ class NcclLink {
  private:
   NcclLink(const nccl::Table& table, nccl::Comm comm) : table_(table), comm_(comm) {}
   nccl::Result state();
-  void require_good(nccl::Result result, std::string_view what);
+  void require_nccl_success(nccl::Result result, std::string_view what);
   void settle(std::string_view what, Deadline deadline);
 
   const nccl::Table& table_;

@@ -61,7 +61,7 @@ std::string missing_ranks(const std::vector<bool>& came) {
   return text;
 }
 
-Message question_of(const Meeting& meeting, std::span<std::byte> bytes, std::uint64_t number) {
+Message request_message(const Meeting& meeting, std::span<std::byte> bytes, std::uint64_t number) {
   return {
       .rank = meeting.rank, .size = meeting.size, .bytes = static_cast<std::int64_t>(bytes.size()), .number = number};
 }
@@ -77,7 +77,7 @@ bool completes(asio::io_context& io, Clock::time_point deadline, const Start& st
 }
 
 /// Throws InputError unless `answer` is rank 0's positive answer to `asked`.
-void require_ours(const Message& asked, const Message& answer, const std::string& where) {
+void require_same_job(const Message& asked, const Message& answer, const std::string& where) {
   require<InputError>(answer.mark == rendezvous_mark && answer.number == asked.number, "rendezvous at ", where,
                       ": what answers is not rank 0 of this job; is the address another program's?");
   require<InputError>(answer.size == asked.size && answer.bytes == asked.bytes, "rendezvous at ", where, ": rank ",
@@ -96,7 +96,7 @@ void ask(const Meeting& meeting, const std::string& address, int port, std::span
   require<InputError>(!unknown, "rendezvous at ", where, ": the address is not known (", unknown.message(),
                       "); see MASTER_ADDR");
   std::random_device random;
-  Message question = question_of(meeting, bytes, std::uint64_t{random()} << 32 | random());
+  Message question = request_message(meeting, bytes, std::uint64_t{random()} << 32 | random());
   while (Clock::now() < deadline) {
     asio::io_context attempt;
     tcp::socket socket(attempt);
@@ -106,7 +106,7 @@ void ask(const Meeting& meeting, const std::string& address, int port, std::span
     if (does([&](auto done) { asio::async_connect(socket, endpoints, done); }) &&
         does([&](auto done) { asio::async_write(socket, buffer_of(question), done); }) &&
         does([&](auto done) { asio::async_read(socket, buffer_of(answer), done); })) {
-      require_ours(question, answer, where);
+      require_same_job(question, answer, where);
       if (does([&](auto done) { asio::async_read(socket, buffer_of(bytes), done); })) return;
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(20));  // rank 0 may not be listening yet
@@ -155,27 +155,29 @@ class Host {
 
  private:
   /// A connected peer, with its request and the reply.
-  struct Guest {
+  struct ConnectedPeer {
     tcp::socket socket;
     Message question, reply;
     bool ours = false;
   };
-  using Shared = std::shared_ptr<Guest>;
+  using Shared = std::shared_ptr<ConnectedPeer>;
 
   void accept() {
     acceptor_.async_accept([this](const error_code& error, tcp::socket socket) {
-      if (!error) hear(std::make_shared<Guest>(Guest{.socket = std::move(socket), .question = {}, .reply = {}}));
+      if (!error)
+        read_request(
+            std::make_shared<ConnectedPeer>(ConnectedPeer{.socket = std::move(socket), .question = {}, .reply = {}}));
       accept();
     });
   }
-  void hear(const Shared& guest) {
+  void read_request(const Shared& guest) {
     asio::async_read(guest->socket, buffer_of(guest->question), [this, guest](const error_code& error, std::size_t) {
       if (!error && guest->question.mark == rendezvous_mark) answer(guest);
     });
   }
   void answer(const Shared& guest) {
     const Message& question = guest->question;
-    guest->reply = question_of(meeting_, bytes_, question.number);
+    guest->reply = request_message(meeting_, bytes_, question.number);
     const bool of_this_job = question.size == guest->reply.size && question.bytes == guest->reply.bytes &&
                              question.rank > 0 && question.rank < meeting_.size;
     const bool known = of_this_job && came_[static_cast<std::size_t>(question.rank)];
@@ -212,7 +214,7 @@ void require_devices(const JobPlace& place, int devices) {
       "ranks share one");
 }
 
-void meet_over_tcp(const Meeting& meeting, const std::string& address, int port, std::span<std::byte> bytes) {
+void rendezvous_over_tcp(const Meeting& meeting, const std::string& address, int port, std::span<std::byte> bytes) {
   if (meeting.size == 1) return;
   if (meeting.rank == 0)
     Host(meeting, port, bytes).serve();

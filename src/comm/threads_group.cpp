@@ -20,7 +20,7 @@ namespace {
 /// Longer than the latency of a peer's notification, shorter than a scheduler time slice.
 constexpr std::chrono::microseconds longest_spin{50};
 
-void relax() {
+void pause_briefly() {
 #if defined(__x86_64__)
   _mm_pause();
 #else
@@ -44,7 +44,7 @@ void ThreadsWorld::await_change(std::uint64_t seen, bool spin, Clock::time_point
   do {
     for (int i = 0; i < (spin ? 32 : 1); ++i) {
       if (version() != seen) return;
-      relax();
+      pause_briefly();
     }
     std::this_thread::yield();
   } while (Clock::now() < end);
@@ -146,7 +146,7 @@ std::unique_ptr<ThreadsRank> ThreadsRank::split(int color) {
 }
 
 ThreadRanks::ThreadRanks(int ranks, const Options& options) : options_(options) {
-  options_.threads = threads_of_guest(options);
+  options_.threads = threads_in_host_program(options);
   group_ = group_of_threads(ranks);
 }
 

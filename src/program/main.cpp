@@ -63,7 +63,7 @@ std::vector<std::string> distinct(std::string stacks::CompiledStack::*member) {
   return values;
 }
 
-cli::BuiltWith built_with() {
+cli::CompiledParts built_with() {
   return {.comms = distinct(&stacks::CompiledStack::comm), .precisions = distinct(&stacks::CompiledStack::precision)};
 }
 
@@ -110,7 +110,8 @@ std::string joined_by(bool nccl) {
 
 /// Selects the communicator: MPI if mpirun started this process and --comm is not given. Treats `self` as one thread.
 /// `plans`: whether the command only describes a run, which any process may do.
-void settle_launch(cli::CommChoice& comm, train::LaunchOptions& launch, bool comm_is_given, bool plans = false) {
+void resolve_launch_options(cli::CommChoice& comm, train::LaunchOptions& launch, bool comm_is_given,
+                            bool plans = false) {
   using Kind = cli::CommChoice::Kind;
   if (!comm_is_given && comm::launched_by_mpi()) comm.kind = Kind::mpi;
   may_join_mpi = comm.kind != Kind::nccl;  // NCCL's ranks report their own errors
@@ -125,7 +126,7 @@ void settle_launch(cli::CommChoice& comm, train::LaunchOptions& launch, bool com
 template <class Command>
 const stacks::CompiledStack& stack_for(const Bound<Command>& command, train::LaunchOptions& launch,
                                        bool plans = false) {
-  settle_launch(command->stack.comm, launch, command.flags.is_given("comm"), plans);
+  resolve_launch_options(command->stack.comm, launch, command.flags.is_given("comm"), plans);
   return find_stack(command->stack);
 }
 
@@ -162,20 +163,20 @@ struct Run {
                         "--comm threads has all ranks in one process, ", "and these are in ", cluster.nodes(),
                         " nodes; take --comm mpi");
     if (command.flags.is_given("comm")) require_ranks_of(cluster, comm, *options.cluster);
-    settle_launch(comm, options.launch, true, true);
+    resolve_launch_options(comm, options.launch, true, true);
     const auto estimate = [&](const cli::Train& train) {
       return stacks::estimate_step(command.flags, train, cluster, !plan.json && !command->fit);
     };
     const std::string missing = cli::lacking(command->train.stack, built_with());
     if (command->fit) return cli::fit(command, cluster, missing, estimate);
     const int status = train::print_estimate(options, plan, estimate(command->train));
-    if (!plan.json && !missing.empty() && train::tells_of_plans())
+    if (!plan.json && !missing.empty() && train::prints_plans())
       print_text(stdout, message("this program cannot run it: ", missing, "\n"));
     return status;
   }
   int operator()(const Bound<cli::Calibrate>& command) const {
     command.flags.require_ranges();
-    settle_launch(command->comm, command->launch, command.flags.is_given("comm"));
+    resolve_launch_options(command->comm, command->launch, command.flags.is_given("comm"));
     train::require_unread("--out", command->out, command.flags.files());
     const cli::StackChoice any{.comm = command->comm};  // any stack with this communicator
     cli::require_built(any, {.comms = built_with().comms, .precisions = {cli::to_text(any.precision)}});
@@ -216,7 +217,7 @@ struct Run {
       throw;
     }
     run.warnings = std::move(warnings);
-    settle_launch(run.stack.comm, run.options->launch, command.comm.has_value());
+    resolve_launch_options(run.stack.comm, run.options->launch, command.comm.has_value());
     return find_stack(run.stack).replay(run);
   }
   int operator()(const cli::Stacks&) const {

@@ -67,7 +67,7 @@ void check_costs(const Problem& problem, const TilePlan& plan) {
                                     {"repeats", plan.repeats},
                                     {"recomputed_flops", plan.recomputed_flops}})
     require<InputError>(value >= 0, "tiling: a policy's plan for ", problem.tokens, " tokens states ", name, " = ",
-                        value, "; let tiling::priced make the costs of its tiles");
+                        value, "; let tiling::with_costs make the costs of its tiles");
 }
 
 }  // namespace
@@ -85,7 +85,7 @@ TilePlan checked(const Problem& problem, TilePlan plan) {
   check_problem(problem);
   check_tiles(problem, plan);
   check_costs(problem, plan);
-  return priced(problem, std::move(plan.tiles), plan.columns_per_block);
+  return with_costs(problem, std::move(plan.tiles), plan.columns_per_block);
 }
 
 }  // namespace fsdp::tiling

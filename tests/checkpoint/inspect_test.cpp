@@ -30,7 +30,7 @@ TEST(DamageIn, ReportsEachFileWhoseContentChanged) {
   save_alone(folder.path(), 7);
   const std::filesystem::path step = folder.path() / "step-00000007";
   std::int64_t last = 0, total = 0;
-  EXPECT_TRUE(damage_in(step, [&](std::int64_t done, std::int64_t all) { last = done, total = all; }).empty());
+  EXPECT_TRUE(damaged_files(step, [&](std::int64_t done, std::int64_t all) { last = done, total = all; }).empty());
   EXPECT_EQ(last, total);
   EXPECT_GT(total, 0);
 
@@ -38,14 +38,14 @@ TEST(DamageIn, ReportsEachFileWhoseContentChanged) {
       << '\x55';
   std::filesystem::resize_file(step / "model.safetensors", 100);
   std::filesystem::remove(step / "trainer.json");
-  const std::vector<std::string> damage = damage_in(step);
+  const std::vector<std::string> damage = damaged_files(step);
   ASSERT_EQ(damage.size(), 3u);
   test::expect_parts(damage[0], {"model.safetensors: 100 bytes where manifest.json tells of "});
   test::expect_parts(damage[1], {"optimizer.safetensors: bytes 0 to "});
   test::expect_parts(damage[2], {"trainer.json: cannot be opened: No such file"});
 
   std::filesystem::remove(step / "manifest.json");
-  EXPECT_TRUE(damage_in(step).empty());
+  EXPECT_TRUE(damaged_files(step).empty());
 }
 
 TEST(NotFiniteIn, ReportsTheFirstNonFiniteValueOfUpToTenTensors) {

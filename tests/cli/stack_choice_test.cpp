@@ -110,7 +110,7 @@ TEST(ParseLayout, ReadsLayoutNamesAndRefusesOthers) {
 
 /// A missing communicator is reported before a missing precision.
 TEST(Lacking, ReportsTheMissingPolicyAndTheAvailableOnes) {
-  const BuiltWith has{.comms = {"threads"}, .precisions = {"bf16", "fp32"}};
+  const CompiledParts has{.comms = {"threads"}, .precisions = {"bf16", "fp32"}};
   StackChoice asked;
   asked.sharding = parse_sharding("hybrid:2:full");
   asked.offload = OffloadChoice::optimizer;

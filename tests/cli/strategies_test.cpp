@@ -101,13 +101,13 @@ Train parsed(std::string_view flags) {
   return *std::get<Bound<Train>>(parse(static_cast<int>(words.size()), words.data()));
 }
 
-TEST(WayFlags, ContainOnlyTheNonDefaultFlagsOfAConfiguration) {
+TEST(ConfigurationFlags, ContainOnlyTheNonDefaultFlagsOfAConfiguration) {
   for (const std::string flags :
        {"--sharding fsdp2", "--sharding zero1 --recompute",
         "--sharding hybrid:2:deferred --layout flat --sequence ulysses:2 --grad-accum 4 --recompute --offload "
         "optimizer,inputs:0.5 --tiling tokens:64"}) {
-    EXPECT_EQ(command_line(flags_of_way(parsed(flags))), flags);
-    EXPECT_EQ(command_line(flags_of_way(parsed(flags + " --batch-size 16"))), flags);
+    EXPECT_EQ(command_line(flags_of_configuration(parsed(flags))), flags);
+    EXPECT_EQ(command_line(flags_of_configuration(parsed(flags + " --batch-size 16"))), flags);
   }
 }
 

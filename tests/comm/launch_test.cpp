@@ -99,7 +99,7 @@ TEST(LaunchedJob, HasSeveralRanksIfTheRankIsAboveZero) {
 TEST(LaunchedJob, ReportsWhetherMpiLaunchedItAndTheLocalRanks) {
   const auto found = [](const Variables& variables) {
     const JobVariables set(variables);
-    return message(launched_by_mpi(), " ", launched_by_open_mpi(), " ", launched_ranks_here());
+    return message(launched_by_mpi(), " ", launched_by_open_mpi(), " ", launched_ranks_on_this_machine());
   };
   EXPECT_EQ(found({}), "0 0 0");
   EXPECT_EQ(found({{"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}}), "1 1 2");

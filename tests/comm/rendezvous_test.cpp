@@ -115,7 +115,9 @@ Bytes bytes_of_rank(int rank) {
 /// Rendezvous of a test's ranks over its own port.
 struct OverTcp {
   int port = free_port();
-  void operator()(const Meeting& meeting, Bytes& bytes) const { meet_over_tcp(meeting, "localhost", port, bytes); }
+  void operator()(const Meeting& meeting, Bytes& bytes) const {
+    rendezvous_over_tcp(meeting, "localhost", port, bytes);
+  }
 };
 /// Runs each of `meetings` in a thread and returns their errors. Checks the bytes that ranks without an error received.
 std::vector<std::string> meet(const OverTcp& over, const std::vector<Meeting>& meetings) {
@@ -235,17 +237,19 @@ TEST(RendezvousOverTcp, ReportsThatAnotherProgramAnswers) {
   });
   Bytes bytes(128);
   const int port = ntohs(at.sin_port);
-  expect_parts(test::error_of<InputError>([&] { meet_over_tcp({.rank = 1, .size = 2}, "127.0.0.1", port, bytes); }),
-               {"what answers is not rank 0 of this job"});
-  expect_parts(test::error_of<InputError>([&] { meet_over_tcp({.rank = 0, .size = 2}, "127.0.0.1", port, bytes); }),
-               {"rank 0 cannot listen at port ", "choose another MASTER_PORT"});
+  expect_parts(
+      test::error_of<InputError>([&] { rendezvous_over_tcp({.rank = 1, .size = 2}, "127.0.0.1", port, bytes); }),
+      {"what answers is not rank 0 of this job"});
+  expect_parts(
+      test::error_of<InputError>([&] { rendezvous_over_tcp({.rank = 0, .size = 2}, "127.0.0.1", port, bytes); }),
+      {"rank 0 cannot listen at port ", "choose another MASTER_PORT"});
   close(listener);
 }
 
 TEST(RendezvousOverTcp, RefusesAnUnknownAddress) {
   Bytes bytes(128);
   expect_parts(
-      test::error_of<InputError>([&] { meet_over_tcp({.rank = 1, .size = 2}, "no such machine", 29500, bytes); }),
+      test::error_of<InputError>([&] { rendezvous_over_tcp({.rank = 1, .size = 2}, "no such machine", 29500, bytes); }),
       {"no such machine:29500: the address is not known"});
 }
 

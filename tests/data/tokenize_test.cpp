@@ -72,7 +72,7 @@ TEST_P(Kinds, TextsHaveSafePlacesToCut) {
   const std::string text = "A first line of words\nand another, of 3 words.\nThe third one\n    ends here\n";
   int seams = 0;
   for (std::size_t at = text.find('\n'); at + 1 < text.size(); at = text.find('\n', at + 1))
-    seams += is_seam(tokenizer, text, at + 1);
+    seams += is_cut_point(tokenizer, text, at + 1);
   EXPECT_GE(seams, 2);
 }
 

@@ -66,8 +66,8 @@ void expect_as_float64(const Product& product, int threads, bool single_thread) 
                            .b_transposed = form.tb,
                            .accumulate = form.accumulate,
                            .single_thread = single_thread};
-  const cpu::WidenedMatmul matmul = cpu::made_by_float(cpu::cache_of(rank.stream), key);
-  EXPECT_EQ(matmul.scratch_bytes(), cpu::planned_by_float(cpu::cache_of(rank.stream), key).scratch_bytes());
+  const cpu::WidenedMatmul matmul = cpu::make_widened(cpu::cache_of(rank.stream), key);
+  EXPECT_EQ(matmul.scratch_bytes(), cpu::plan_widened(cpu::cache_of(rank.stream), key).scratch_bytes());
   const Block<Cpu> scratch(rank.ledger, MemoryKind::scratch, matmul.scratch_bytes());
   cpu::run(matmul, product.a.view().data(), product.b.view().data(), c.view().data(), scratch.data());
   EXPECT_LT(difference(c.values(), expected), tolerance<C>())

@@ -102,13 +102,13 @@ TEST(Search, FindsTheFastestFittingConfigurationsAndWhyOthersLose) {
     for (const auto& [family, its_fate] : ranges::views::enumerate(found.fates)) {
       const auto& [fate, of] = its_fate;
       EXPECT_EQ(of.family, family);
-      if (fate == Fate::fits) {
+      if (fate == SearchOutcome::fits) {
         EXPECT_EQ(of.outcome.seconds, random.fastest(family));
       }
-      if (fate == Fate::too_large) {
+      if (fate == SearchOutcome::too_large) {
         EXPECT_EQ(random.fastest(family), std::numeric_limits<double>::infinity());
       }
-      if (fate == Fate::slower) {
+      if (fate == SearchOutcome::slower) {
         EXPECT_EQ(found.best.size(), 3u);
         EXPECT_LE(of.outcome.seconds, random.fastest(family));
         EXPECT_GE(of.outcome.seconds, fastest.back());
@@ -129,9 +129,9 @@ TEST(Search, DoesNotEvaluateConfigurationsThatCannotWin) {
   ASSERT_EQ(found.best.size(), 1u);
   EXPECT_EQ(found.best[0].family, 1u);
   EXPECT_EQ(found.best[0].outcome.seconds, 14);
-  EXPECT_EQ(found.fates[0].fate, Fate::too_large);
+  EXPECT_EQ(found.fates[0].fate, SearchOutcome::too_large);
   EXPECT_EQ(found.fates[0].asked.outcome.missing, 94);
-  EXPECT_EQ(found.fates[2].fate, Fate::slower);
+  EXPECT_EQ(found.fates[2].fate, SearchOutcome::slower);
   EXPECT_EQ(found.fates[2].asked.outcome.seconds, 21);
 }
 
@@ -146,9 +146,9 @@ TEST(Search, ContinuesPastRefusedConfigurations) {
   ASSERT_EQ(found.best.size(), 1u);
   EXPECT_EQ(found.best[0].family, 2u);
   EXPECT_EQ(found.best[0].turned, Turned{2});
-  EXPECT_EQ(found.fates[0].fate, Fate::refused);
+  EXPECT_EQ(found.fates[0].fate, SearchOutcome::refused);
   EXPECT_EQ(found.fates[0].asked.outcome.refused, "heads of 3");
-  EXPECT_EQ(found.fates[1].fate, Fate::too_large);
+  EXPECT_EQ(found.fates[1].fate, SearchOutcome::too_large);
 }
 
 }  // namespace

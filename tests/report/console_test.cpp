@@ -151,17 +151,17 @@ TEST(Console, DetectsAClosedPipe) {
   {
     Console console(stream, {}, 1, 4, 1);
     console.line("read");
-    EXPECT_FALSE(console.reader_is_gone());
+    EXPECT_FALSE(console.output_is_closed());
     ::close(ends[0]);
-    EXPECT_FALSE(console.reader_is_gone()) << "nothing was written since";
+    EXPECT_FALSE(console.output_is_closed()) << "nothing was written since";
     console.line("not read");
-    EXPECT_TRUE(console.reader_is_gone());
+    EXPECT_TRUE(console.output_is_closed());
   }
   std::fclose(stream);
   std::FILE* full = std::fopen("/dev/full", "w");
   Console console(full, {}, 1, 4, 1);
   console.line("a disk without room is no reader that is gone");
-  EXPECT_FALSE(console.reader_is_gone());
+  EXPECT_FALSE(console.output_is_closed());
   console.finish();
   std::fclose(full);
   std::signal(SIGPIPE, SIG_DFL);
@@ -173,8 +173,8 @@ TEST(AreOne, ComparesWhetherTwoStreamsAreTheSameFile) {
   std::FILE* const one = std::fopen(path.c_str(), "w");
   std::FILE* const again = std::fopen(path.c_str(), "a");
   std::FILE* const another = std::fopen(other.c_str(), "w");
-  EXPECT_TRUE(are_one(one, again));
-  EXPECT_FALSE(are_one(one, another));
+  EXPECT_TRUE(are_same_file(one, again));
+  EXPECT_FALSE(are_same_file(one, another));
   for (std::FILE* stream : {one, again, another}) std::fclose(stream);
 }
 

@@ -116,8 +116,8 @@ TEST_F(Digests, ReportTheFirstDifferenceInComputationOrder) {
             "steps 1 to 3 are the same (24 digests); they part in step 4, piece 1, embedding, forward");
   EXPECT_EQ(parted("c", 2, {5}), "step 1 is the same (8 digests); they part in step 2, block 0, gradient");
   EXPECT_EQ(parted("d", 1, {1}), "they part in step 1, piece 0, block 0, backward");
-  const Parting parting = *compare(a, read_digests(folder_.path() / "b")).parting;
-  EXPECT_EQ(parting, (Parting{.step = 4, .place = step_of(4)[2]}));
+  const Divergence parting = *compare(a, read_digests(folder_.path() / "b")).parting;
+  EXPECT_EQ(parting, (Divergence{.step = 4, .place = step_of(4)[2]}));
 }
 
 TEST_F(Digests, StepsInOnlyOneFileAreReported) {

@@ -70,7 +70,7 @@ struct MakesTilesOfOneToken {
   tiling::TilePlan plan(const tiling::Problem& problem) const {
     std::vector<tiling::Tile> tiles;
     tiling::append_tiles(tiles, 0, problem.tokens, 1, false);
-    return tiling::priced(problem, std::move(tiles));
+    return tiling::with_costs(problem, std::move(tiles));
   }
 };
 
@@ -78,7 +78,7 @@ struct KeepsTilesThatItBlocks {
   tiling::TilePlan plan(const tiling::Problem& problem) const {
     std::vector<tiling::Tile> tiles;
     tiling::append_tiles(tiles, 0, problem.tokens, problem.tokens, true);
-    return tiling::priced(problem, std::move(tiles), 64);
+    return tiling::with_costs(problem, std::move(tiles), 64);
   }
 };
 
@@ -87,7 +87,7 @@ struct TakesMoreThanUntiled {
   tiling::TilePlan plan(const tiling::Problem& problem) const {
     std::vector<tiling::Tile> tiles;
     tiling::append_tiles(tiles, 0, problem.tokens, problem.tokens, false);
-    return tiling::priced(problem, std::move(tiles), std::max<std::int64_t>(problem.columns - 1, 0));
+    return tiling::with_costs(problem, std::move(tiles), std::max<std::int64_t>(problem.columns - 1, 0));
   }
 };
 

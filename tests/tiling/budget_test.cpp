@@ -46,7 +46,7 @@ TEST(Budget, FitsItsBytesAndNeverDoesMoreWorkWithMoreBytes) {
       for (std::int64_t bytes = smallest; bytes < 2 * untiled; bytes += std::max<std::int64_t>(untiled / 97, 1)) {
         SCOPED_TRACE(::testing::Message() << tokens << " tokens, " << repeats << " units, " << bytes << " bytes");
         const TilePlan plan = Budget{bytes}.plan(problem);
-        testing::expect_sound({.unit = "an MLP", .problem = problem}, plan);
+        testing::expect_valid_plan({.unit = "an MLP", .problem = problem}, plan);
         EXPECT_LE(plan.peak_bytes(), bytes);
         if (bytes >= untiled) {
           EXPECT_EQ(plan, Untiled{}.plan(problem));
@@ -108,7 +108,7 @@ TEST(Budget, CutsColumnsIfNotEvenTheShortestTileFits) {
   const Problem problem = mlp(1000, 64, 1000);
   const std::int64_t bytes = problem.tile_bytes(shortest_tile) / 2;
   const TilePlan plan = Budget{bytes}.plan(problem);
-  testing::expect_sound({.unit = "an MLP", .problem = problem}, plan);
+  testing::expect_valid_plan({.unit = "an MLP", .problem = problem}, plan);
   EXPECT_EQ(plan.longest_tile(), shortest_tile);
   EXPECT_GT(plan.columns_per_block, 0);
   EXPECT_EQ(plan.tile_bytes, problem.tile_bytes(shortest_tile, plan.columns_per_block));

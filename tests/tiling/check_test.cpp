@@ -47,7 +47,8 @@ TEST(CheckedPlan, RefusesInvalidBlocksOfColumns) {
 }
 
 TEST(CheckedPlan, RefusesNegativeNumbersFromPolicyAndModule) {
-  expect_refused({.tiles = {{0, 5}}, .kept_bytes = -1}, "states kept_bytes = -1; let tiling::priced make the costs");
+  expect_refused({.tiles = {{0, 5}}, .kept_bytes = -1},
+                 "states kept_bytes = -1; let tiling::with_costs make the costs");
   expect_refused({.tiles = {{0, 5}}, .tile_bytes = -64}, "states tile_bytes = -64");
   expect_refused({.tiles = {{0, 5}}, .repeats = -1}, "states repeats = -1");
   expect_refused({.tiles = {{0, 5}}, .recomputed_flops = -7}, "states recomputed_flops = -7");

@@ -39,14 +39,14 @@ Problem problem_of(std::int64_t tokens) {
           .recomputed_flops_per_token = recomputed_per_token};
 }
 
-void expect_sound(const TilePlan& plan, std::int64_t tokens) {
-  testing::expect_sound({.unit = "the unit of this test", .problem = problem_of(tokens)}, plan);
+void expect_valid_plan(const TilePlan& plan, std::int64_t tokens) {
+  testing::expect_valid_plan({.unit = "the unit of this test", .problem = problem_of(tokens)}, plan);
 }
 
 TEST(Untiled, IsOneKeptTile) {
   for (const std::int64_t tokens : lengths) {
     const TilePlan plan = Untiled{}.plan(problem_of(tokens));
-    expect_sound(plan, tokens);
+    expect_valid_plan(plan, tokens);
     EXPECT_EQ(plan.tiles, (std::vector<Tile>{{.begin = 0, .end = tokens, .kept = true}}));
   }
 }
@@ -124,7 +124,7 @@ TEST(EveryPolicy, NeverMakesTilesShorterThanTheMinimum) {
     for (const RunTimeTiling& policy :
          {RunTimeTiling::tiles(tokens), RunTimeTiling::tokens(1), RunTimeTiling::budget(smallest_budget(problem))}) {
       const TilePlan plan = policy.plan(problem);
-      expect_sound(plan, tokens);
+      expect_valid_plan(plan, tokens);
       EXPECT_LE(plan.longest_tile(), 64) << plan;
     }
   }
@@ -132,14 +132,14 @@ TEST(EveryPolicy, NeverMakesTilesShorterThanTheMinimum) {
 
 TEST(EveryPolicy, AcceptsTheLargestInteger) {
   constexpr std::int64_t largest = std::numeric_limits<std::int64_t>::max();
-  expect_sound(RunTimeTiling::tokens(largest).plan(problem_of(5)), 5);
-  expect_sound(RunTimeTiling::tiles(largest).plan(problem_of(5)), 5);
+  expect_valid_plan(RunTimeTiling::tokens(largest).plan(problem_of(5)), 5);
+  expect_valid_plan(RunTimeTiling::tiles(largest).plan(problem_of(5)), 5);
 }
 
 TEST(TilePlan, PrintsItsTiles) {
   std::ostringstream text;
   text << StaticTiles<2>{}.plan(problem_of(5)) << " | " << Untiled{}.plan(problem_of(5)) << " | "
-       << priced({.tokens = 4, .columns = 9, .tile_bytes_per_token_column = 2}, {{0, 4}}, 3);
+       << with_costs({.tokens = 4, .columns = 9, .tile_bytes_per_token_column = 2}, {{0, 4}}, 3);
   EXPECT_EQ(text.str(),
             "2 tiles of up to 3 tokens, 0 kept; 30 bytes; 15 FLOPs recomputed | 1 tile of 5 tokens, 1 kept; 50 bytes; "
             "0 FLOPs recomputed | 1 tile of 4 tokens in blocks of 3 columns, 0 kept; 24 bytes; 0 FLOPs recomputed");

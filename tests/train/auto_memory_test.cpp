@@ -70,22 +70,23 @@ plan::Plan step() {
 }
 
 TEST(LeftForWeights, IsTheMemoryMinusTheRestOfTheStep) {
-  EXPECT_EQ(left_for_weights(1000, step(), {}, {}), 200);
-  EXPECT_EQ(left_for_weights(1500, step(), {}, {}), 700);
-  EXPECT_EQ(left_for_weights(900, step(), {}, {}), 100) << "tied weights may need less than the plain step gathers";
-  EXPECT_EQ(left_for_weights(0, {}, {}, {}), 1) << "one rank gathers nothing";
-  EXPECT_EQ(left_for_weights(1000, step(), {}, {.one = true}), 150) << "what is offloaded is in the same memory";
+  EXPECT_EQ(memory_left_for_weights(1000, step(), {}, {}), 200);
+  EXPECT_EQ(memory_left_for_weights(1500, step(), {}, {}), 700);
+  EXPECT_EQ(memory_left_for_weights(900, step(), {}, {}), 100)
+      << "tied weights may need less than the plain step gathers";
+  EXPECT_EQ(memory_left_for_weights(0, {}, {}, {}), 1) << "one rank gathers nothing";
+  EXPECT_EQ(memory_left_for_weights(1000, step(), {}, {.one = true}), 150) << "what is offloaded is in the same memory";
 }
 
 TEST(LeftForWeights, IsAnErrorIfTheStepDoesNotFit) {
-  EXPECT_INPUT_ERROR(left_for_weights(799, step(), {}, {}),
+  EXPECT_INPUT_ERROR(memory_left_for_weights(799, step(), {}, {}),
                      "budget=auto behind --sharding: 799 bytes (799 B) a rank hold no step of this model, which takes "
                      "800 (800 B) besides gathered weights; give more --memory");
 }
 
 TEST(LeftForWeights, SuggestsOnlyFlagsThatAreNotSetYet) {
   const auto advice = [](const UnitOptions& units, StackMemory stack) {
-    const std::string text = test::input_error_of([&] { left_for_weights(1, step(), units, stack); });
+    const std::string text = test::input_error_of([&] { memory_left_for_weights(1, step(), units, stack); });
     return text.substr(std::min(text.find("; give "), text.size()));
   };
   const std::string rest = "; give more --memory, more ranks or shorter sequences";

@@ -141,12 +141,12 @@ TEST(RequireOneCourse, RefusesStepsBetweenWhichTheDataChanged) {
   checkpoint::TrainerState after = before;
   after.step = 4, after.epoch = 1, after.index = 12;
   after.run["lr"] = "0.2";
-  EXPECT_NO_THROW(require_one_course(before, after));
-  EXPECT_NO_THROW(require_one_course({}, after));
+  EXPECT_NO_THROW(require_same_course(before, after));
+  EXPECT_NO_THROW(require_same_course({}, after));
   const auto said = [&](const auto& change, const checkpoint::TrainerState& then) {
     checkpoint::TrainerState now = after;
     change(now);
-    return test::input_error_of([&] { require_one_course(then, now); });
+    return test::input_error_of([&] { require_same_course(then, now); });
   };
   const auto anew = [](auto& now) { now.index = 16; };
   EXPECT_EQ(said(anew, before),

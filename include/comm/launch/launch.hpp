@@ -39,7 +39,7 @@ bool launched_by_mpi();
 bool launched_by_open_mpi();
 
 /// Returns the number of ranks on this machine according to an MPI launcher; 0 if no launcher sets it.
-int launched_ranks_here();
+int launched_ranks_on_this_machine();
 
 /// Throws InputError if the launcher started several processes but this process would run as a separate job. `what`:
 /// the reason, such as "--comm threads:2"; `instead`: the remedy.

@@ -26,7 +26,11 @@ using ReadProgress = std::function<void(std::int64_t done, std::int64_t all)>;
 /// Reads all files that a folder's manifest.json lists and compares their checksums. Returns a message for each file
 /// that differs from the written file; an empty list if all are valid or there is no manifest. Throws InputError for a
 /// damaged manifest.
-std::vector<std::string> damage_in(const std::filesystem::path& folder, const ReadProgress& progress = {});
+std::vector<std::string> damaged_files(const std::filesystem::path& folder, const ReadProgress& progress = {});
+/// Its former name, for this version.
+inline std::vector<std::string> damage_in(const std::filesystem::path& folder, const ReadProgress& progress = {}) {
+  return damaged_files(folder, progress);
+}
 
 /// Reads all weights of these files, a piece at a time. Returns a message for each tensor with a value that is
 /// infinite, NaN or too large for float, with the position of the first one: for at most 10 tensors, and then a message

@@ -126,7 +126,9 @@ void choose_instruction_set(std::string_view name, std::string_view source = "th
 std::string_view least_instruction_set(std::span<const std::string> sets);
 /// Lowers the instruction set, so that results are bit-identical with those of a machine that supports less. Call it
 /// before any computation.
-void keep_to_instruction_set(std::string_view name);
+void limit_instruction_set(std::string_view name);
+/// Its former name, for this version.
+inline void keep_to_instruction_set(std::string_view name) { limit_instruction_set(name); }
 
 FSDP_ENQUEUE(extern template, Cpu::Stream)
 

@@ -135,14 +135,14 @@ inline void require_same_writes(const comm::Ranks& ranks, std::uint64_t written,
 
 /// The part of a parameter that a rank stores: a hash of the element ranges and a hash of the values; 0 if the rank
 /// stores none.
-struct HeldPart {
+struct StoredPart {
   std::uint64_t elements = 0, values = 0;
 };
 
 /// Throws InputError on all ranks if ranks that store the same elements of a parameter have different values for them.
 /// `mine` is indexed like `names`, which is the same on all ranks. Collective.
 void require_same_replicas(const comm::Ranks& ranks, std::string_view call, std::span<const std::string_view> names,
-                           std::span<const HeldPart> mine);
+                           std::span<const StoredPart> mine);
 
 /// If Options::checks is set, calls require_same_replicas for all weights. `call`: the function that set them, for the
 /// message. Collective.
@@ -155,11 +155,11 @@ void check_replicas(ShardedModule<Stack>& module, std::string_view call) {
     first.push_back(names.size());
     for (const Parameter& parameter : group.parameters()) names.push_back(parameter.name);
   }
-  std::vector<HeldPart> held(names.size());
+  std::vector<StoredPart> held(names.size());
   for (const auto& shard : module.shards()) {
     const auto group = static_cast<std::size_t>(shard.group);
     const auto index = static_cast<std::size_t>(shard.parameter - module.groups()[group].parameters().data());
-    HeldPart& part = held[first[group] + index];
+    StoredPart& part = held[first[group] + index];
     part.elements = hashed(hashed(part.elements, shard.begin), shard.count());
     with_host_weights(module, shard, Access::read,
                       [&](Tensor<const float> values, std::int64_t) { part.values = hash_of(part.values, values); });

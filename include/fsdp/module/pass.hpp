@@ -165,7 +165,7 @@ class [[nodiscard("a Pass that is not named is left unfinished at once; write au
     const int micro_batch = cursor_.skip();
     for (auto left = next(); left.has_value() && left->micro_batch == micro_batch; left = next()) {
       run_to_computation();
-      execute_or_pass_over(cursor_.advance());
+      execute_or_skip(cursor_.advance());
     }
     run_until_computation_or_wait();
   }
@@ -174,7 +174,7 @@ class [[nodiscard("a Pass that is not named is left unfinished at once; write au
   void forfeit() {
     cursor_.forfeit();
     follow_own_queue();
-    for (; !cursor_.at_end(); cursor_.advance()) execute_or_pass_over(cursor_.task());
+    for (; !cursor_.at_end(); cursor_.advance()) execute_or_skip(cursor_.task());
     end();
   }
   /// Drops the pass after an exception that all ranks caught at the same computation; the next pass starts normally.
@@ -210,7 +210,7 @@ class [[nodiscard("a Pass that is not named is left unfinished at once; write au
     else if (cursor_.moves(task))
       activations_.execute(activations_.state, task);
   }
-  void execute_or_pass_over(const sharding::Task& task) {
+  void execute_or_skip(const sharding::Task& task) {
     if (!sharding::computes(task.action))
       execute(task);
     else if (cursor_.reads(task))

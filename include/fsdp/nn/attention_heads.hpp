@@ -64,7 +64,7 @@ struct AttentionHeads {
     if (context.positions.empty())
       attend(context, saved, seen, out);
     else
-      attend_to_kept(context, seen[0], cache, out);
+      attend_to_cached(context, seen[0], cache, out);
   }
 
   /// `in` must hold what forward left in it. Writes the gradients of q, k and v to `din`, and the gradients of the
@@ -163,7 +163,8 @@ struct AttentionHeads {
     context.enqueue(device::KeepHeads<Compute>{
         .sequences = context.sequences, .positions = context.positions.device, .x = x, .kept = kept});
   }
-  void attend_to_kept(Context<L>& context, Tensor<const Compute> q, Tensor<Compute> cache, Tensor<Compute> out) const {
+  void attend_to_cached(Context<L>& context, Tensor<const Compute> q, Tensor<Compute> cache,
+                        Tensor<Compute> out) const {
     const std::span<const std::int32_t> positions = context.positions.host;
     context.enqueue(
         device::CachedAttention<Compute>{.kv_heads = kv_heads,

@@ -284,7 +284,7 @@ tiling::TilePlan LossHead<L>::plan(Context<L>& context) const {
   if (plan.tiles.size() > 1 && plan.longest_tile() % row_step != 0 && plan.longest_tile() > row_step) {
     std::vector<tiling::Tile> tiles;
     append_tiles(tiles, 0, context.tokens(), plan.longest_tile() / row_step * row_step, false);
-    plan = priced(problem(context.tokens()), std::move(tiles), plan.columns_per_block);
+    plan = with_costs(problem(context.tokens()), std::move(tiles), plan.columns_per_block);
   }
   if (const std::int64_t block = plan.columns_per_block; block > 0)
     plan.recomputed_flops = 2 * context.tokens() * hidden * ((vocabulary - 1) / block * block);

@@ -49,15 +49,15 @@ struct Asked {
 };
 
 /// The result of the search for one family.
-enum class Fate : std::uint8_t {
+enum class SearchOutcome : std::uint8_t {
   fits,       ///< `asked` is its fastest configuration that fits
   slower,     ///< other families are faster; no remaining configuration of this one is faster than `asked`
   too_large,  ///< no configuration fits; `asked` needs the least memory
   refused,    ///< invalid; `asked` contains the reason
 };
 /// The result for a family, and the configuration that determined it.
-struct FamilyFate {
-  Fate fate = Fate::slower;
+struct FamilyOutcome {
+  SearchOutcome fate = SearchOutcome::slower;
   Asked asked = {};  ///< for `slower`, possibly a configuration of the family `after`
 };
 
@@ -65,8 +65,8 @@ struct FamilyFate {
 struct SearchResult {
   /// The fastest configuration that fits of each of the best families, fastest first.
   std::vector<Asked> best = {};
-  std::vector<FamilyFate> fates = {};  ///< result for each family
-  std::int64_t asked = 0;              ///< number of configurations that were evaluated
+  std::vector<FamilyOutcome> fates = {};  ///< result for each family
+  std::int64_t asked = 0;                 ///< number of configurations that were evaluated
 };
 
 /// Returns the fastest configuration of each of the `keep` fastest families that fit, and the result for all families.

@@ -105,7 +105,7 @@ std::vector<sharding::Schedule> lists_of(const Strategy& strategy, const Strateg
 }
 
 /// Returns the error of a dry run of the case; empty if there is none.
-std::string unsound_list(const auto& strategy, const StrategyCase& how, Purpose purpose) {
+std::string schedule_error(const auto& strategy, const StrategyCase& how, Purpose purpose) {
   try {
     lists_of(strategy, how, purpose);
   } catch (const std::exception& error) {
@@ -115,10 +115,10 @@ std::string unsound_list(const auto& strategy, const StrategyCase& how, Purpose 
 }
 
 /// Whether all schedules are valid. If they are not, training would only repeat the same error.
-bool has_sound_lists(const auto& strategy) {
+bool has_valid_schedules(const auto& strategy) {
   const auto sound = [&](const StrategyCase& how) {
-    return unsound_list(strategy, how, Purpose::train).empty() &&
-           unsound_list(strategy, how, Purpose::generate).empty();
+    return schedule_error(strategy, how, Purpose::train).empty() &&
+           schedule_error(strategy, how, Purpose::generate).empty();
   };
   return std::ranges::all_of(list_cases(strategy), sound);
 }
@@ -136,7 +136,7 @@ void check_strategy_lists(const Strategy& strategy) {
     for (const Purpose purpose : {Purpose::train, Purpose::generate}) {
       const std::string where =
           message(how.in_words(), purpose == Purpose::train ? ", lists of training and evaluation" : ", of generation");
-      const std::string unsound = detail::unsound_list(strategy, how, purpose);
+      const std::string unsound = detail::schedule_error(strategy, how, purpose);
       if (!unsound.empty()) return void(fail(asked, where, unsound));
       const Strategy copy = strategy;
       if (detail::lists_of(strategy, how, purpose) != detail::lists_of(copy, how, purpose))
@@ -195,19 +195,19 @@ class StrategySuite : public ::testing::Test {
     }
   }
   /// Calls `check` with each strategy whose schedules and layouts are valid.
-  static void each_sound(auto check) {
+  static void each_valid(auto check) {
     each([&](const auto& strategy) {
-      if (!detail::has_sound_lists(strategy)) GTEST_SKIP() << "not run: MakesSoundLists says what is wrong";
+      if (!detail::has_valid_schedules(strategy)) GTEST_SKIP() << "not run: MakesSoundLists says what is wrong";
       check(strategy);
     });
   }
 };
 
 FSDP_SUITE(StrategySuite, (MakesSoundLists, this->each([](const auto& strategy) { check_strategy_lists(strategy); })),
-           (TrainsAsReplicatedDoes, this->each_sound([](const auto& strategy) { check_strategy_trains(strategy); })),
+           (TrainsAsReplicatedDoes, this->each_valid([](const auto& strategy) { check_strategy_trains(strategy); })),
            (TakesTheBytesThatWerePlanned,
-            this->each_sound([](const auto& strategy) { check_strategy_memory(strategy); })),
+            this->each_valid([](const auto& strategy) { check_strategy_memory(strategy); })),
            (SendsWhatItsListSays,
-            this->each_sound([](const auto& strategy) { check_strategy_collectives(strategy); })));
+            this->each_valid([](const auto& strategy) { check_strategy_collectives(strategy); })));
 
 }  // namespace fsdp::testing

@@ -108,8 +108,8 @@ inline bool expect_cover(const TilingProblem& of, const tiling::TilePlan& plan) 
 
 inline bool expect_price(const TilingProblem& of, const tiling::TilePlan& plan) {
   constexpr std::string_view asked =
-      "the bytes, recomputed FLOPs and repeats of a plan are those of its tiles, as tiling::priced makes them";
-  const tiling::TilePlan priced = tiling::priced(of.problem, plan.tiles, plan.columns_per_block);
+      "the bytes, recomputed FLOPs and repeats of a plan are those of its tiles, as tiling::with_costs makes them";
+  const tiling::TilePlan priced = tiling::with_costs(of.problem, plan.tiles, plan.columns_per_block);
   const auto expect = [&](std::string_view which, std::int64_t found, std::int64_t expected) {
     return expect_value(asked, of, which, found, expected);
   };
@@ -151,7 +151,7 @@ struct MlpInTiles {
 }  // namespace detail
 
 /// Checks all requirements on a plan.
-inline bool expect_sound(const TilingProblem& of, const tiling::TilePlan& plan) {
+inline bool expect_valid_plan(const TilingProblem& of, const tiling::TilePlan& plan) {
   return detail::expect_cover(of, plan) && detail::expect_price(of, plan) && detail::expect_limits(of, plan) &&
          detail::expect_no_more_than_untiled(of, plan);
 }

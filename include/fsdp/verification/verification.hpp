@@ -46,7 +46,7 @@ std::optional<std::int64_t> first_difference(std::span<const std::uint64_t> a, s
 
 /// Returns the ranks to blame for a piece whose computations differ: the ranks with minority digests, or all
 /// participating ranks if there is no majority.
-std::vector<int> to_blame(const std::vector<Computed>& computations);
+std::vector<int> suspects(const std::vector<Computed>& computations);
 
 /// Returns a description such as "rank 3 on node7, or rank 4 on node8".
 std::string ranks_in_words(const std::vector<int>& ranks, const std::vector<std::string>& hosts);
@@ -125,7 +125,7 @@ class Verification {
       if (takes_part(rank)) computations.push_back({rank, once_more.of(rank)});
     throw CorruptionError(message(
         "verification: ",
-        detail::ranks_in_words(detail::to_blame(computations), detail::hosts_of(module_.communicator())), " computed ",
+        detail::ranks_in_words(detail::suspects(computations), detail::hosts_of(module_.communicator())), " computed ",
         watch_.first().in_words(at), " of piece ", piece, " of step ", step,
         " otherwise than another computation of the same; nothing was saved since. Take the machine out and resume"));
   }

@@ -55,10 +55,11 @@ FSDP_HAS_MEMBER(may_be_added)
 }  // namespace detail
 
 /// Reports to `Config::follow` which values the user gave.
-struct WasGiven {
+struct GivenByUser {
   const GivenValues& values;
   bool operator()(std::string_view name) const { return values.contains(flag_name(name)); }  ///< whether it was given
 };
+using WasGiven = GivenByUser;  ///< its former name, for this version
 
 /// Checks that a config's optional members have the right types.
 template <class Config>
@@ -89,7 +90,7 @@ consteval bool check_config_parts() {
       "fsdp: a config with adapters has no static bool may_be_added(std::string_view name), which tells their values "
       "from the model's");
   static_assert(
-      !has_follow<Config>() || requires(Config config, const WasGiven& changed) { config.follow(changed); },
+      !has_follow<Config>() || requires(Config config, const GivenByUser& changed) { config.follow(changed); },
       "fsdp: a config has a follow that does not take a changed(std::string_view), which says whether the user gave a "
       "value; make it template <class Changed> void follow(const Changed& changed)");
   return true;
@@ -198,7 +199,7 @@ Config resolve_model(const ModelChoice& choice) {
   };
   Config config = begin();
   set_given(config, choice.values);
-  const WasGiven changed{choice.values};
+  const GivenByUser changed{choice.values};
   if constexpr (detail::has_follow<Config>()) config.follow(changed);
   config.validate();
   return config;

@@ -25,8 +25,8 @@ void require_vocabulary(const text::Tokenizer& tokenizer, const std::filesystem:
 
 /// Returns the ids of the vocabulary that are never sampled because they have no token and would print nothing.
 /// `stops`: ids that end a text; they may be sampled.
-std::vector<std::int32_t> never_drawn(const text::Tokenizer& tokenizer, std::int64_t vocabulary,
-                                      std::span<const std::int32_t> stops);
+std::vector<std::int32_t> unsampled_ids(const text::Tokenizer& tokenizer, std::int64_t vocabulary,
+                                        std::span<const std::int32_t> stops);
 
 void warn_of(const text::Tokenizer& tokenizer);  ///< prints a tokenizer's warnings on stderr, each once in a process
 void warn_of(const text::ChatFormat& format);    ///< prints the warnings of a chat format and of its tokenizer

@@ -51,7 +51,7 @@ struct ConsoleStyle {
 ConsoleStyle style_of(std::FILE* stream);
 
 /// Returns whether two streams write to the same file or terminal, so that a line in both would appear twice.
-bool are_one(std::FILE* a, std::FILE* b);
+bool are_same_file(std::FILE* a, std::FILE* b);
 
 /// Returns "step  12/200  loss 3.1416  norm 1.020  lr 1.00e-03  8,123 tok/s  peak 1.20 GiB", or "8,123 points/s".
 std::string step_text(const StepRecord& record, std::int64_t steps, std::string_view unit = "tokens");
@@ -77,7 +77,7 @@ class Console {
   void finish();                           ///< erases the progress line
 
   /// Whether the stream is a pipe whose reader has closed it.
-  bool reader_is_gone() const { return reader_is_gone_; }
+  bool output_is_closed() const { return reader_is_gone_; }
 
  private:
   std::string erased() const;

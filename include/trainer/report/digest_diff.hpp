@@ -15,19 +15,20 @@
 namespace fsdp::report {
 
 /// The first place at which two runs differ.
-struct Parting {
+struct Divergence {
   std::int64_t step = 0;
   StepDigest place = {};  ///< the digest of that place; its bits are from the first file
 
-  friend bool operator==(const Parting&, const Parting&) = default;
+  friend bool operator==(const Divergence&, const Divergence&) = default;
 };
+using Parting = Divergence;  ///< its former name, for this version
 
 /// The result of comparing two digest files.
 struct DigestComparison {
   std::vector<std::int64_t> same_steps = {};  ///< numbers of the equal steps before the first difference
   std::int64_t same_digests = 0;              ///< number of equal digests in those steps
-  std::optional<Parting> parting = {};  ///< the first difference in the order of computation; empty if there is none
-  std::vector<std::string> notes = {};  ///< one sentence for each thing that could not be compared
+  std::optional<Divergence> parting = {};  ///< the first difference in the order of computation; empty if there is none
+  std::vector<std::string> notes = {};     ///< one sentence for each thing that could not be compared
 };
 
 /// Compares the steps that both files contain. If the files cut steps into different pieces, compares only gradients

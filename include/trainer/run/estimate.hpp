@@ -21,7 +21,7 @@ void check_plan_flags(const FlagSet& flags, const TrainOptions& options);
 /// text. Throws InputError for a --document-length that such data cannot have.
 std::string counted_documents(const TrainOptions& options);
 /// Returns whether this process prints plans: of several processes that a launcher started, only one does.
-bool tells_of_plans();
+bool prints_plans();
 
 /// A stack's step on a cluster.
 struct EstimatedStep {

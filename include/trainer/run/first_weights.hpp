@@ -22,7 +22,7 @@ bool plans_without_weights(const TrainOptions& options);
 /// starts_from_folder. `plans`: nothing is trained, so that adapters do not need the model's weights; if there are
 /// none, prints so. The weights of a folder are then opened here, since no run opens them later.
 template <class Model>
-Model begun_model(const TrainOptions& options, bool plans = false) {
+Model initial_model(const TrainOptions& options, bool plans = false) {
   Model model = model_of<Model>(options);
   const bool names_folder = is_folder<typename Model::Config>(options.model);
   bool adapters = false;

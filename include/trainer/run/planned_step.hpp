@@ -98,8 +98,8 @@ struct PlannedStep {
 /// largest that fits, unless `cuts` is false. `memory()` returns the bytes of a rank; it is called only if a budget is
 /// `auto`. Prints the budgets if `speaks`. Throws InputError if both are `auto`.
 template <class Model, class Optimizer, class Memory>
-void settle_budgets(PlannedStep<Model>& step, const Optimizer& optimizer, Memory memory, bool speaks,
-                    bool cuts = true) {
+void resolve_budgets(PlannedStep<Model>& step, const Optimizer& optimizer, Memory memory, bool speaks,
+                     bool cuts = true) {
   if (!step.asks_for_memory()) return;
   auto& [request, model, sharding, tiling] = step;
   constexpr StackMemory stack = stack_memory<typename Model::Stack>;
@@ -112,7 +112,7 @@ void settle_budgets(PlannedStep<Model>& step, const Optimizer& optimizer, Memory
     parts.part(sharding);
     parts.set("budget", 0);
     const plan::Plan planned = plan::dry_run(model, sharding, tiling, request, optimizer, WatchedSteps());
-    parts.set("budget", left_for_weights(bytes, planned, model.units(), stack));
+    parts.set("budget", memory_left_for_weights(bytes, planned, model.units(), stack));
     if (speaks) print_budget("--sharding budget=auto", policy_text(sharding), bytes);
   }
   if constexpr (std::is_same_v<TilingOf<Model>, tiling::RunTimeTiling>)
@@ -183,11 +183,11 @@ EstimatedStep estimated_step(TrainOptions options, const plan::Cluster& cluster,
   const auto memory = [&] { return cluster.memory - cluster.runtime(options.sequence.ranks > 1); };
   PlannedStep<Model> step{
       .request = most_loaded_request(checked_size<Model>(options, flags, ranks, asked, tiling), ranks, optimizer),
-      .model = begun_model<Model>(options, true),
+      .model = initial_model<Model>(options, true),
       .sharding = asked,
       .tiling = tiling};
   step.request.scratch_bytes_for = comm.scratch_bytes_for;
-  settle_budgets(step, optimizer, memory, tells && tells_of_plans());
+  resolve_budgets(step, optimizer, memory, tells && prints_plans());
   step.request.document_length = static_cast<double>(options.document_length);
   return {
       .estimate =

@@ -40,7 +40,7 @@ void require_ranks(const RunRecord& recorded, int ranks);
 
 /// Throws InputError unless the run used the data, order and batches of the later state during all steps between two
 /// states, so that the record of the later state suffices to compute these steps.
-void require_one_course(const checkpoint::TrainerState& before, const checkpoint::TrainerState& after);
+void require_same_course(const checkpoint::TrainerState& before, const checkpoint::TrainerState& after);
 
 /// For a step without an intact checkpoint before it: throws InputError unless no checkpoint exists at all
 /// (`candidates` is 0) and the run began with random weights.

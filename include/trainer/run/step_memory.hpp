@@ -119,7 +119,8 @@ std::int64_t largest_budget(std::int64_t memory, const UnitOptions& units, Stack
 /// Returns the bytes of `memory` that a step leaves for gathered weights. `step`: its plan without a budget, with
 /// `units`. Throws InputError if the rest of the step exceeds `memory`; the error suggests flags that the step does not
 /// use. Whether the weights fit into the returned bytes is checked later, by the plan.
-std::int64_t left_for_weights(std::int64_t memory, const plan::Plan& step, const UnitOptions& units, StackMemory stack);
+std::int64_t memory_left_for_weights(std::int64_t memory, const plan::Plan& step, const UnitOptions& units,
+                                     StackMemory stack);
 
 /// Prints the policy with the budget that was found for `flag` ("--tiling budget:auto"), and the memory per rank.
 void print_budget(const char* flag, const std::string& policy, std::int64_t memory);

@@ -69,11 +69,11 @@ int describe(TrainOptions options, const FlagSet& flags, const ShardingOf<Model>
   const auto memory = [&] { return memory_of_rank<typename Stack::Comm>(options, ranks); };
   const StepSize size = checked_size<Model>(options, flags, ranks, asked, tiling);
   PlannedStep<Model> step{.request = most_loaded_request(size, ranks, optimizer),
-                          .model = begun_model<Model>(options, true),
+                          .model = initial_model<Model>(options, true),
                           .sharding = asked,
                           .tiling = tiling};
   const bool asks = step.asks_for_memory();
-  settle_budgets(step, optimizer, memory, speaks, options.dry_run);
+  resolve_budgets(step, optimizer, memory, speaks, options.dry_run);
   if (options.print_schedule) {
     const plan::PlannedSchedule planned = plan::planned_schedule(step.model, step.sharding, step.request);
     print(report::schedule_text(planned.tasks, planned.names));
@@ -128,7 +128,7 @@ int train(const TrainOptions& given, const FlagSet& flags, const ShardingOf<Mode
     size.threads = static_cast<int>(options.launch.threads);
     PlannedStep<Model> step{.request = most_loaded_request(size, communicator.size(), optimizer),
                             .model = read_together(communicator, options.launch.disk_deadline_seconds, "--model",
-                                                   [&] { return begun_model<Model>(options); }),
+                                                   [&] { return initial_model<Model>(options); }),
                             .sharding = asked,
                             .tiling = tiling};
     if constexpr (HasAdapters<typename Model::Config>)
@@ -136,7 +136,7 @@ int train(const TrainOptions& given, const FlagSet& flags, const ShardingOf<Mode
           !options.cuda_graphs || step.model.config().adapters().dropout == 0,
           "--cuda-graphs replays one step, and --lora-dropout makes steps differ; leave one of them out");
     const auto memory = [&] { return memory_of_rank<Comm>(options, communicator.size()); };
-    settle_budgets(
+    resolve_budgets(
         step, optimizer, [&] { return least_memory(communicator, memory(), "memory"); }, communicator.rank() == 0);
     require_host_memory(communicator, step, optimizer);
     const OpenData data =

@@ -90,7 +90,7 @@ std::string shortage_text(const RankCores& rank, std::string_view variable) {
                  "); ", remedy.empty() ? "look at its affinity mask (taskset) and its control group's quota" : remedy);
 }
 
-std::string crowd_text(const SharedCores& shared, std::int64_t threads) {
+std::string oversubscription_text(const SharedCores& shared, std::int64_t threads) {
   const std::string each = message(threads, threads == 1 ? " thread" : " threads");
   const std::string bound = is_bound(shared) ? launcher_remedy(threads) : "";
   const std::string fewer = shared.cores >= shared.ranks ? message("take --threads ", shared.cores / shared.ranks)
@@ -173,7 +173,7 @@ std::string cores_warning(int ranks, std::int64_t threads) {
   if (agreed().short_of)
     text = shortage_text(*agreed().short_of, agreed().variable);
   else if (threads * shared.ranks > shared.cores)
-    text = crowd_text(shared, threads);
+    text = oversubscription_text(shared, threads);
   agreed().warned = !text.empty();
   return text;
 }
@@ -187,7 +187,7 @@ SharedCores cores_shared_by(int ranks) {
 }
 
 int ranks_on_this_machine(int ranks) {
-  const int launched = launched_ranks_here();
+  const int launched = launched_ranks_on_this_machine();
   return launched > 0 ? launched : ranks;
 }
 

@@ -59,7 +59,7 @@ std::optional<int> number_in(const char* variable) {
 bool tells_all(const Launcher& launcher) { return *launcher.size != '\0'; }
 
 /// Returns the number of processes according to a launcher's variables; 0 if they do not specify it.
-int told_by(const Launcher& launcher) {
+int rank_from(const Launcher& launcher) {
   const bool counts = *launcher.beside == '\0' || number_in(launcher.beside);
   return counts ? number_in(launcher.size).value_or(0) : 0;
 }
@@ -86,7 +86,7 @@ bool is_any_of(const std::exception& error) {
 LaunchedJob launched_job() {
   LaunchedJob job;
   for (const Launcher& launcher : launchers) {
-    const int size = told_by(launcher);
+    const int size = rank_from(launcher);
     if (size == 0) continue;
     if (job.launcher.empty()) {
       job.processes = size;
@@ -102,7 +102,7 @@ LaunchedJob launched_job() {
   }
   if (job.processes <= 1) return job;
   for (const Launcher& launcher : launchers) {  // all other variables that would show several if the first were unset
-    if (told_by(launcher) > 1) add_variable(job, launcher.size);
+    if (rank_from(launcher) > 1) add_variable(job, launcher.size);
     if (!tells_all(launcher) && number_in(launcher.rank))
       add_variable(job, *launcher.here != '\0' ? launcher.here : launcher.rank);
   }
@@ -120,7 +120,7 @@ bool launched_by_open_mpi() {
   return !environment(launchers[0].size).empty();
 }
 
-int launched_ranks_here() {
+int launched_ranks_on_this_machine() {
   for (const Launcher& launcher : launchers)
     if (const std::optional<int> ranks = number_in(launcher.here); ranks && *ranks > 0) return *ranks;
   return 0;

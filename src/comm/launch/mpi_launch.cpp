@@ -118,7 +118,7 @@ void print_failure(int rank, const std::string& what) {
 /// Gives the rank that failed first the time to print its error and end all processes. It needs this time because it
 /// first checks whether all ranks have the same error, and only it knows the cause. Meanwhile, if SIGTERM comes, this
 /// rank reports where it waited.
-void let_the_failed_rank_report(MpiProcess& process, MpiWatch& watch) {
+void wait_for_report_of_failed_rank(MpiProcess& process, MpiWatch& watch) {
   Monitor place;
   place.current = *watch.told_in;
   watch.waiting_in.store(&place);
@@ -148,7 +148,7 @@ int run_mpi(const Options& options, const std::function<int(std::unique_ptr<MpiR
     if (messages.size() == 1) require_joined(job);
     return f(std::make_unique<MpiRank>(std::move(messages), options, &watch));
   } catch (const CollectiveError& error) {
-    if (watch.told_in) let_the_failed_rank_report(process, watch);
+    if (watch.told_in) wait_for_report_of_failed_rank(process, watch);
     print_failure(rank, error.what());
     MpiProcess::abort(exit_status_of(error));
   } catch (const std::exception& error) {

@@ -80,7 +80,7 @@ Layout equal_parts(std::span<const Shape> shapes, int ranks, std::int64_t chunk)
 }
 
 /// Returns the last border between rows at or before an element.
-std::int64_t border_before(const Layout& layout, std::int64_t element) {
+std::int64_t row_border_before(const Layout& layout, std::int64_t element) {
   const auto after = std::upper_bound(layout.offsets.begin(), layout.offsets.end(), element);
   if (after == layout.offsets.begin()) return 0;
   const auto i = static_cast<std::size_t>(after - layout.offsets.begin()) - 1;
@@ -94,7 +94,7 @@ Layout parts_by_rows(std::span<const Shape> shapes, int ranks, std::int64_t alig
   std::int64_t begin = 0, largest = 0;
   for (int rank = 0; rank < ranks; ++rank) {
     const std::int64_t share = layout.full_size / ranks * (rank + 1) + layout.full_size % ranks * (rank + 1) / ranks;
-    const std::int64_t end = rank + 1 == ranks ? layout.full_size : border_before(layout, share);
+    const std::int64_t end = rank + 1 == ranks ? layout.full_size : row_border_before(layout, share);
     run.counts.push_back(end - begin);
     largest = std::max(largest, end - begin);
     begin = end;

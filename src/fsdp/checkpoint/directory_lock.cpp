@@ -125,7 +125,7 @@ bool is_of_this_kernel(const LockOwner& owner) {
 }
 
 /// Whether an owner on this machine (is_here) still runs.
-bool lives_here(const LockOwner& owner) {
+bool is_on_this_machine(const LockOwner& owner) {
   if (owner.process <= 0 || (::kill(static_cast<pid_t>(owner.process), 0) != 0 && errno == ESRCH)) return false;
   const std::int64_t ticks = start_ticks(owner.process);
   return owner.ticks < 0 || ticks < 0 || ticks == owner.ticks;
@@ -171,14 +171,14 @@ Mark mark_of(const std::filesystem::path& path) {
 }
 
 /// The state of an existing lock, as far as it is known.
-enum class Standing { nobodys, ended, held, unknown };
+enum class LockState { nobodys, ended, held, unknown };
 
-Standing standing_of(const LockOwner& owner, Kernel kernel) {
-  if (kernel == Kernel::held_by_another) return Standing::held;
-  if (owner.host.empty()) return Standing::nobodys;
-  if (kernel == Kernel::locked && is_of_this_kernel(owner)) return Standing::ended;
-  if (!is_here(owner)) return Standing::unknown;
-  return lives_here(owner) ? Standing::held : Standing::ended;
+LockState lock_state_of(const LockOwner& owner, Kernel kernel) {
+  if (kernel == Kernel::held_by_another) return LockState::held;
+  if (owner.host.empty()) return LockState::nobodys;
+  if (kernel == Kernel::locked && is_of_this_kernel(owner)) return LockState::ended;
+  if (!is_here(owner)) return LockState::unknown;
+  return is_on_this_machine(owner) ? LockState::held : LockState::ended;
 }
 
 }  // namespace
@@ -220,19 +220,19 @@ class DirectoryLock::Held {
       const Kernel kernel = lock_whole(file_);
       const Mark found = mark_of(path_);
       const LockOwner owner = owner_of(found.text, path_);
-      Standing standing = standing_of(owner, kernel);
-      if (standing == Standing::unknown) {
+      LockState standing = lock_state_of(owner, kernel);
+      if (standing == LockState::unknown) {
         const Mark later = watch(found, owner, warn);
         if (later.text != found.text && attempt < 100) continue;  // the file now has another owner, or no owner
-        standing = later == found ? Standing::ended : Standing::held;
+        standing = later == found ? LockState::ended : LockState::held;
       }
-      if (standing == Standing::held) refuse(owner);
+      if (standing == LockState::held) refuse(owner);
       if (!is_at(file_, path_) && attempt < 100) continue;  // its owner has removed the file in the meantime
-      if (warn && standing == Standing::ended)
+      if (warn && standing == LockState::ended)
         warn(message(path_.string(), " was left by ", text_of(owner), "; that run has ended, its lock is taken over"));
       if (::ftruncate(file_.get(), 0) != 0) throw_errno(path_, "written");
       write_all(file_, path_, text_.data(), text_.size(), 0);
-      if (kernel == Kernel::cannot_lock) require_alone();
+      if (kernel == Kernel::cannot_lock) require_no_other_owner();
       return;
     }
   }
@@ -266,7 +266,7 @@ class DirectoryLock::Held {
 
   /// If the file system has no locks, two processes may have taken the file at the same time: the last one that wrote
   /// to it owns the lock.
-  void require_alone() const {
+  void require_no_other_owner() const {
     std::this_thread::sleep_for(times_.renewed_every / 10);
     const Mark now = mark_of(path_);
     if (now.text != text_) refuse(owner_of(now.text, path_));

@@ -76,9 +76,9 @@ Opened open_complete(const std::filesystem::path& path, const ReadListing& read,
 
 /// Opens the newest complete and undamaged checkpoint. Returns nothing if there is none; `why` then describes the
 /// problem of the newest one.
-std::optional<std::pair<std::filesystem::path, Opened>> newest_sound(const std::filesystem::path& dir,
-                                                                     const ReadListing& read, const Warn& warn,
-                                                                     std::string& why) {
+std::optional<std::pair<std::filesystem::path, Opened>> newest_undamaged(const std::filesystem::path& dir,
+                                                                         const ReadListing& read, const Warn& warn,
+                                                                         std::string& why) {
   const auto skip = [&](const std::filesystem::path& step, const InputError& error) {
     if (why.empty()) why = error.what();
     if (warn) warn(message("skipping ", step.string(), ": ", error.what()));
@@ -102,7 +102,7 @@ std::optional<std::filesystem::path> find_latest(const std::filesystem::path& di
                                                  const Warn& warn) {
   try {
     std::string why;
-    const auto newest = newest_sound(dir, read, warn, why);
+    const auto newest = newest_undamaged(dir, read, warn, why);
     return newest ? std::optional(newest->first) : std::nullopt;
   } catch (const FileError& error) {
     if (!error.absent()) throw;
@@ -158,7 +158,7 @@ Checkpoint Checkpoint::open(std::filesystem::path path, const ReadListing& read,
       path_exists(path / config_name) || path_exists(path / trainer_name) || step_of(path.filename().string()) >= 0;
   if (step_folder) return {path, open_complete(path, read, warn)};
   std::string why;
-  auto newest = newest_sound(path, read, warn, why);
+  auto newest = newest_undamaged(path, read, warn, why);
   require<InputError>(newest.has_value(), path.string(), ": holds no complete checkpoint", why.empty() ? "" : "; ",
                       why);
   return {std::move(newest->first), std::move(newest->second)};

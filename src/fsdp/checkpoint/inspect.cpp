@@ -57,7 +57,7 @@ std::optional<std::string> not_finite(const SafetensorsFile& file, const TensorI
 
 }  // namespace
 
-std::vector<std::string> damage_in(const std::filesystem::path& folder, const ReadProgress& progress) {
+std::vector<std::string> damaged_files(const std::filesystem::path& folder, const ReadProgress& progress) {
   const std::optional<Manifest> manifest = read_manifest(folder);
   if (!manifest) return {};
   std::int64_t done = 0, all = 0;

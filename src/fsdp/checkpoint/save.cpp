@@ -105,7 +105,7 @@ std::size_t Save::place_of(const std::string& name) const { return places_.at(na
 
 void Save::create() {
   make_folders(dir_);
-  tidy(dir_);
+  remove_leftovers(dir_);
   std::error_code error;
   if (!std::filesystem::create_directory(temporary_, error) || error)
     throw InputError(message(temporary_.string(), ": cannot be created: ", error.message()));

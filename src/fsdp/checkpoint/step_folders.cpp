@@ -101,7 +101,7 @@ void rename_over(const std::filesystem::path& from, const std::filesystem::path&
   std::filesystem::remove_all(older, ignored);
 }
 
-void tidy(const std::filesystem::path& dir) {
+void remove_leftovers(const std::filesystem::path& dir) {
   std::error_code error;
   for (const std::filesystem::path& path : listed(dir)) {
     const std::string name = path.filename().string();

@@ -25,6 +25,6 @@ void rename_over(const std::filesystem::path& from, const std::filesystem::path&
 
 /// Removes temporary folders that killed runs left behind, and completes an interrupted replacement. To be called only
 /// by the run that writes into the directory. Throws InputError if a checkpoint cannot be renamed back.
-void tidy(const std::filesystem::path& dir);
+void remove_leftovers(const std::filesystem::path& dir);
 
 }  // namespace fsdp::checkpoint

@@ -130,7 +130,7 @@ bool is_in_a_step(const path& folder) {
 }
 
 /// Adds the incomplete downloads of huggingface_hub.
-void look_for_parts(const path& folder, std::vector<Found>& found) {
+void find_partial_downloads(const path& folder, std::vector<Found>& found) {
   const path parts = path(".cache") / "huggingface" / "download";
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(folder / parts, error))
@@ -162,7 +162,7 @@ bool holds_weights(const path& folder) {
   std::vector<Found> found;
   std::vector<path> folders;
   look(folder, "", true, found, folders);
-  look_for_parts(folder, found);
+  find_partial_downloads(folder, found);
   constexpr int most_levels = 3;
   for (int level = 1; found.empty() && level <= most_levels; ++level) {
     std::vector<path> inside;

@@ -81,7 +81,7 @@ namespace {
 constexpr std::size_t random_letters = 6;  // length of the suffix that mkdtemp generates
 
 /// Returns whether a folder's name has the form that this file creates: "NAME-PROCESS-LETTERS".
-bool is_ours(std::string_view folder, std::string_view name) {
+bool has_temporary_form(std::string_view folder, std::string_view name) {
   if (!folder.starts_with(name) || folder.size() <= name.size() + 2 + random_letters) return false;
   folder.remove_prefix(name.size());
   const std::string_view process = folder.substr(1, folder.size() - 2 - random_letters);
@@ -104,7 +104,7 @@ void remove_left_behind(const std::filesystem::path& parent, const std::string& 
   std::error_code ignored;
   std::filesystem::directory_iterator entry(parent, ignored), end;
   for (; !ignored && entry != end; entry.increment(ignored)) {
-    if (!is_ours(entry->path().filename().string(), name)) continue;
+    if (!has_temporary_form(entry->path().filename().string(), name)) continue;
     std::error_code error;
     if (const FileDescriptor file = locked(entry->path(), LOCK_NB); file.open())
       std::filesystem::remove_all(entry->path(), error);

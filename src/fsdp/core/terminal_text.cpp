@@ -14,7 +14,7 @@ namespace fsdp {
 namespace {
 
 /// Returns whether a code point controls a terminal, or changes the display of the text around it.
-bool acts(char32_t code) {
+bool controls_display(char32_t code) {
   const bool control = code < 0x20 || (code >= 0x7F && code < 0xA0);
   const bool direction = code == 0x061C || code == 0x200E || code == 0x200F || (code >= 0x202A && code <= 0x202E) ||
                          (code >= 0x2066 && code <= 0x2069);
@@ -46,7 +46,7 @@ std::string escaped(std::string_view text, bool lines) {
       for (const char byte : text.substr(0, step.length)) append_escape(out, static_cast<unsigned char>(byte), true);
     } else if (code == '\n' || code == '\t') {
       out += lines ? std::string_view(text.data(), 1) : code == '\n' ? "\\n" : "\\t";
-    } else if (acts(code)) {
+    } else if (controls_display(code)) {
       append_escape(out, code, code < 0x80);
     } else {
       out += text.substr(0, step.length);

@@ -31,7 +31,7 @@ json whole_if_so(double number) {
   return number == std::floor(number) ? json(static_cast<std::int64_t>(number)) : json(number);
 }
 
-bool says_nothing(const json& value) {
+bool has_no_effect(const json& value) {
   return value.is_null() || value == json(false) || ((value.is_object() || value.is_array()) && value.empty());
 }
 
@@ -86,7 +86,7 @@ LoraConfig LoraConfig::parse(std::string_view text, const std::string& source) {
   const std::vector<std::string_view> known = split_at(peft_keys, ' ');
   for (const auto& [key, value] : object.items())
     require<InputError>(
-        std::ranges::find(known, key) != known.end() || says_nothing(value), source, ": \"", shortened(key), "\" is ",
+        std::ranges::find(known, key) != known.end() || has_no_effect(value), source, ": \"", shortened(key), "\" is ",
         keys.dump(key.c_str()),
         ", which this program does not know; adapters of one rank beside frozen projections are read, without ",
         "biases, patterns of ranks or modules that were trained whole");

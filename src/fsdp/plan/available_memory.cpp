@@ -30,7 +30,7 @@ std::optional<std::int64_t> field_of(const fs::path& path, std::string_view name
 }
 
 /// Returns the bytes that a control group has left; page cache that the system can reclaim counts as free.
-std::optional<std::int64_t> left_by(const ControlGroup& group) {
+std::optional<std::int64_t> available_in(const ControlGroup& group) {
   const bool first = group.version == 1;
   const auto limit = number_in(group.folder / (first ? "memory.limit_in_bytes" : "memory.max"));
   const auto usage = number_in(group.folder / (first ? "memory.usage_in_bytes" : "memory.current"));
@@ -47,7 +47,7 @@ std::int64_t available_memory(const fs::path& root) {
     if (bytes) least = std::min(least.value_or(*bytes), *bytes);
   };
   if (const auto kibibytes = field_of(root / "proc/meminfo", "MemAvailable:")) consider(*kibibytes * 1024);
-  for (const ControlGroup& group : control_groups(root, "memory")) consider(left_by(group));
+  for (const ControlGroup& group : control_groups(root, "memory")) consider(available_in(group));
   require<InputError>(least.has_value(), "this system does not tell how much memory is left; give --memory BYTES");
   return std::max<std::int64_t>(*least, 0);
 }

@@ -72,7 +72,7 @@ class Search {
     return at->second;
   }
 
-  void end(std::size_t family, Fate fate, const Turned& turned) {
+  void end(std::size_t family, SearchOutcome fate, const Turned& turned) {
     state_[family] = State::done;
     result_.fates[family] = {fate, {family, turned, outcome(family, turned)}};
   }
@@ -85,25 +85,25 @@ class Search {
     const bool was_known = known_[family].contains(turned);
     const Outcome found = outcome(family, turned);
     const bool can_be = found.refused.empty();
-    if (fastest && !was_known) push_those_after(family, can_be ? found.seconds : least);
+    if (fastest && !was_known) push_successors(family, can_be ? found.seconds : least);
     if (can_be && found.seconds > least)
       queue_.push({found.seconds, family, turned});
     else if (found.fits())
       take(family, turned);
     else if (!fastest)
-      turn_further(family, turned, least);
+      advance_family(family, turned, least);
     else if (can_be)
       begin(family, least);
     else
-      end(family, Fate::refused, turned);
+      end(family, SearchOutcome::refused, turned);
   }
 
   void take(std::size_t family, const Turned& turned) {
-    end(family, Fate::fits, turned);
+    end(family, SearchOutcome::fits, turned);
     result_.best.push_back(result_.fates[family].asked);
   }
 
-  void push_those_after(std::size_t family, double seconds) {
+  void push_successors(std::size_t family, double seconds) {
     for (std::size_t other = 0; other < families_.size(); ++other)
       if (families_[other].after == family) queue_.push({seconds, other, unturned(other)});
   }
@@ -114,7 +114,7 @@ class Search {
     const Turned last = turned_to_the_end(family);
     if (!outcome(family, last).fits()) {
       const bool refused = !outcome(family, last).refused.empty();
-      return end(family, refused ? Fate::refused : Fate::too_large, last);
+      return end(family, refused ? SearchOutcome::refused : SearchOutcome::too_large, last);
     }
     state_[family] = State::begun;
     Turned first = unturned(family), other = last;
@@ -126,7 +126,7 @@ class Search {
     queued_[family].insert(first);
   }
 
-  void turn_further(std::size_t family, const Turned& turned, double seconds) {
+  void advance_family(std::size_t family, const Turned& turned, double seconds) {
     const Turned last = turned_to_the_end(family);
     for (std::size_t knob = 0; knob < turned.size(); ++knob) {
       Turned next = turned;
@@ -139,7 +139,7 @@ class Search {
   void leave(std::size_t family, const Turned& turned, double least) {
     if (state_[family] == State::done) return;
     state_[family] = State::done;
-    result_.fates[family] = {Fate::slower, {family, turned, {.seconds = least}}};
+    result_.fates[family] = {SearchOutcome::slower, {family, turned, {.seconds = least}}};
   }
 
   std::span<const Family> families_;

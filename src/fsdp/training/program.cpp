@@ -29,7 +29,7 @@
 namespace fsdp::train {
 namespace {
 
-void open_what_is_closed() {
+void open_standard_streams() {
   for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
     if (::fcntl(descriptor, F_GETFD) < 0 && errno == EBADF)
       static_cast<void>(::open("/dev/null", O_RDWR));  // opens the lowest free descriptor, which is this one
@@ -106,7 +106,7 @@ int run_program(FunctionRef<int()> f) {
   static bool runs = false;
   if (runs) return f();
   const Set inside(runs);
-  open_what_is_closed();
+  open_standard_streams();
   allow_open_files();
   std::signal(SIGXFSZ, SIG_IGN);  // exceeding the file size limit becomes an error of write
   int status = comm::ExitStatus::failed;

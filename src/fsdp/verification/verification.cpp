@@ -27,7 +27,7 @@ std::optional<std::int64_t> first_difference(std::span<const std::uint64_t> a, s
   return std::nullopt;
 }
 
-std::vector<int> to_blame(const std::vector<Computed>& computations) {
+std::vector<int> suspects(const std::vector<Computed>& computations) {
   const auto agree = [](const Computed& a, const Computed& b) { return std::ranges::equal(a.digests, b.digests); };
   std::vector<int> blamed;
   const auto add = [&](int rank) {

@@ -20,13 +20,13 @@ namespace fsdp::cli {
 namespace {
 
 /// A configuration that fits, with its estimated step.
-struct Way {
+struct Configuration {
   Train train;
   train::EstimatedStep step;
 };
 
-struct FoundWays {
-  std::vector<Way> best = {};  ///< at least one configuration, fastest first
+struct FoundConfigurations {
+  std::vector<Configuration> best = {};  ///< at least one configuration, fastest first
   plan::SearchResult search = {};
 };
 
@@ -43,7 +43,7 @@ plan::Outcome outcome_of(const Train& train, EstimateStep estimate) {
 }
 
 /// Returns a configuration with its estimated step, or a variant of it (FitSpace::beside) that is faster and also fits.
-Way best_beside(Way best, const FitSpace& space, EstimateStep estimate) {
+Configuration best_variant(Configuration best, const FitSpace& space, EstimateStep estimate) {
   for (Train& other : space.beside(best.train)) {
     try {
       train::EstimatedStep step = estimate(other);
@@ -58,9 +58,9 @@ Way best_beside(Way best, const FitSpace& space, EstimateStep estimate) {
 
 /// Throws InputError with the smallest amount of missing memory.
 [[noreturn]] void refuse(const plan::SearchResult& found, const FitSpace& space, EstimateStep estimate) {
-  const plan::FamilyFate* least = nullptr;
-  for (const plan::FamilyFate& fate : found.fates)
-    if (fate.fate == plan::Fate::too_large &&
+  const plan::FamilyOutcome* least = nullptr;
+  for (const plan::FamilyOutcome& fate : found.fates)
+    if (fate.fate == plan::SearchOutcome::too_large &&
         (least == nullptr || fate.asked.outcome.missing < least->asked.outcome.missing))
       least = &fate;
   if (least == nullptr) throw InputError("--fit: no way can be: " + found.fates.front().asked.outcome.refused);
@@ -76,10 +76,10 @@ Way best_beside(Way best, const FitSpace& space, EstimateStep estimate) {
 
 /// Returns the three fastest configurations of a space that fit. `asked`: the command whose flags define the space.
 /// Throws InputError with the missing memory if none fits.
-FoundWays find_ways(const Train& asked, const FitSpace& space, EstimateStep estimate) {
+FoundConfigurations find_configurations(const Train& asked, const FitSpace& space, EstimateStep estimate) {
   if (space.families().empty()) (void)estimate(asked);  // reports the error in the command
   require<InputError>(!space.families().empty(), "--fit: no way is left to try; leave out some flags");
-  FoundWays ways;
+  FoundConfigurations ways;
   {
     report::ProgressLine line;
     auto counted = [&, count = 0](const Train& train) mutable {
@@ -91,28 +91,28 @@ FoundWays find_ways(const Train& asked, const FitSpace& space, EstimateStep esti
     });
     for (const plan::Asked& each : ways.search.best) {
       const Train train = space.train(each.family, each.turned);
-      ways.best.push_back(best_beside({.train = train, .step = estimate(train)}, space, counted));
+      ways.best.push_back(best_variant({.train = train, .step = estimate(train)}, space, counted));
     }
   }
   if (ways.best.empty()) refuse(ways.search, space, estimate);
-  std::ranges::stable_sort(ways.best, {}, [](const Way& way) { return way.step.estimate.seconds; });
+  std::ranges::stable_sort(ways.best, {}, [](const Configuration& way) { return way.step.estimate.seconds; });
   return ways;
 }
 
 /// The best result of a strategy's families.
-struct StrategyFate {
+struct StrategyOutcome {
   std::string strategy;
-  plan::FamilyFate fate;
+  plan::FamilyOutcome fate;
 };
 
-bool nearer(const plan::FamilyFate& a, const plan::FamilyFate& b) {
+bool nearer(const plan::FamilyOutcome& a, const plan::FamilyOutcome& b) {
   if (a.fate != b.fate) return a.fate < b.fate;
-  if (a.fate == plan::Fate::too_large) return a.asked.outcome.missing < b.asked.outcome.missing;
+  if (a.fate == plan::SearchOutcome::too_large) return a.asked.outcome.missing < b.asked.outcome.missing;
   return a.asked.outcome.seconds < b.asked.outcome.seconds;
 }
 
-std::vector<StrategyFate> fates_of_strategies(const plan::SearchResult& found, const FitSpace& space) {
-  std::vector<StrategyFate> list;
+std::vector<StrategyOutcome> outcomes_of_strategies(const plan::SearchResult& found, const FitSpace& space) {
+  std::vector<StrategyOutcome> list;
   for (const auto& [family, fate] : ranges::views::enumerate(found.fates)) {
     const std::string strategy = space.strategy(family);
     if (list.empty() || list.back().strategy != strategy)
@@ -120,20 +120,21 @@ std::vector<StrategyFate> fates_of_strategies(const plan::SearchResult& found, c
     else if (nearer(fate, list.back().fate))
       list.back().fate = fate;
   }
-  std::erase_if(list, [](const StrategyFate& each) { return each.fate.fate == plan::Fate::fits; });
+  std::erase_if(list, [](const StrategyOutcome& each) { return each.fate.fate == plan::SearchOutcome::fits; });
   return list;
 }
 
 /// Returns the reason why a strategy is not among the best.
-std::string why(const plan::FamilyFate& fate, const FitSpace& space) {
+std::string why(const plan::FamilyOutcome& fate, const FitSpace& space) {
   const plan::Outcome& outcome = fate.asked.outcome;
   switch (fate.fate) {
-    case plan::Fate::slower: return message("slower: at least ", report::planned_seconds_text(outcome.seconds));
-    case plan::Fate::too_large:
+    case plan::SearchOutcome::slower:
+      return message("slower: at least ", report::planned_seconds_text(outcome.seconds));
+    case plan::SearchOutcome::too_large:
       return message("does not fit: ", report::bytes_text(outcome.missing), " too much with ",
                      space.flags(space.train(fate.asked.family, fate.asked.turned)));
-    case plan::Fate::refused: return outcome.refused.substr(0, outcome.refused.find('\n'));
-    case plan::Fate::fits: break;
+    case plan::SearchOutcome::refused: return outcome.refused.substr(0, outcome.refused.find('\n'));
+    case plan::SearchOutcome::fits: break;
   }
   return "";
 }
@@ -149,12 +150,12 @@ std::string shell_word(const std::string& text) {
 }
 
 /// Returns the flags for `train`: those of a configuration, and those of the command that it does not set.
-std::string train_flags(const train::FlagSet& flags, const WayFlags& way) {
+std::string train_flags(const train::FlagSet& flags, const ConfigurationFlags& way) {
   static const std::set<std::string, std::less<>> of_plans = {"cluster", "comm", "document-length", "fit", "json",
                                                               "ranks",   "trace"};
   std::string text = command_line(way);
   for (const train::Flag& flag : flags.flags()) {
-    const bool chosen = std::ranges::find(way, flag.name, &WayFlags::value_type::first) != way.end();
+    const bool chosen = std::ranges::find(way, flag.name, &ConfigurationFlags::value_type::first) != way.end();
     if (!flag.given || chosen || of_plans.contains(flag.name)) continue;
     text += " --" + flag.name;
     const std::vector<std::string> values = flag.get();
@@ -178,18 +179,18 @@ std::string start_text(const Bound<Plan>& command, const plan::Cluster& cluster,
       "the first on GPUs, the last line on each node\n  cmake --preset release -DTESSERA_CUDA_ARCHITECTURES=",
       architecture, " && cmake --build --preset release\n  torchrun ", nodes, "--nproc-per-node ",
       cluster.ranks_of_node(), " --no-python tessera train --comm nccl ",
-      train_flags(command.flags, flags_of_way(train)), "\n");
+      train_flags(command.flags, flags_of_configuration(train)), "\n");
 }
 
-std::string text_of(const FoundWays& found, const FitSpace& space, const Bound<Plan>& command,
+std::string text_of(const FoundConfigurations& found, const FitSpace& space, const Bound<Plan>& command,
                     const plan::Cluster& cluster, const std::string& missing) {
   const Plan& plan = *command;
-  const std::vector<Way>& ways = found.best;
+  const std::vector<Configuration>& ways = found.best;
   std::string text = message("searched ", space.size(), " configurations for ", *plan.train.options.cluster, " (",
                              found.search.asked, " estimated); the fastest that fit:\n");
   for (const auto& [i, way] : ranges::views::enumerate(ways))
     text += message(i + 1, "  ", space.flags(way.train), "\n   ", report::estimate_line(way.step.estimate), "\n");
-  const std::vector<StrategyFate> others = fates_of_strategies(found.search, space);
+  const std::vector<StrategyOutcome> others = outcomes_of_strategies(found.search, space);
   if (!others.empty()) text += "others\n";
   for (const auto& [strategy, fate] : others) text += message("   ", strategy, ": ", why(fate, space), "\n");
   if (!missing.empty()) text += message("this program cannot run them: ", missing, "\n");
@@ -198,14 +199,14 @@ std::string text_of(const FoundWays& found, const FitSpace& space, const Bound<P
          report::estimate_text(ways.front().step.estimate, title_of(ways.front().step, *plan.train.options.cluster));
 }
 
-std::string json_of(const FoundWays& found, const FitSpace& space, const Plan& plan, bool compiled) {
+std::string json_of(const FoundConfigurations& found, const FitSpace& space, const Plan& plan, bool compiled) {
   auto best = nlohmann::ordered_json::array(), others = nlohmann::ordered_json::array();
-  for (const Way& way : found.best)
+  for (const Configuration& way : found.best)
     best.push_back({{"flags", space.flags(way.train)},
                     {"compiled", compiled},
                     {"estimate", nlohmann::ordered_json::parse(report::estimate_json(
                                      way.step.estimate, title_of(way.step, *plan.train.options.cluster)))}});
-  for (const auto& [strategy, fate] : fates_of_strategies(found.search, space))
+  for (const auto& [strategy, fate] : outcomes_of_strategies(found.search, space))
     others.push_back({{"flags", strategy}, {"why", why(fate, space)}});
   const nlohmann::ordered_json object = {
       {"ways", space.size()}, {"estimated", found.search.asked}, {"best", best}, {"others", others}};
@@ -218,8 +219,8 @@ int fit(const Bound<Plan>& command, const plan::Cluster& cluster, const std::str
   require<InputError>(!command->train.options.trace,
                       "--trace is of one step, and --fit looks for several; leave one of them out");
   const FitSpace space(command->train, command.flags, cluster);
-  const FoundWays found = find_ways(command->train, space, estimate);
-  if (!train::tells_of_plans()) return 0;
+  const FoundConfigurations found = find_configurations(command->train, space, estimate);
+  if (!train::prints_plans()) return 0;
   print_text(stdout, command->plan.json ? json_of(found, space, *command, missing.empty())
                                         : text_of(found, space, command, cluster, missing));
   return 0;

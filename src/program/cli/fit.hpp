@@ -62,12 +62,12 @@ class FitSpace {
 };
 
 /// Flags by name without dashes, with their values.
-using WayFlags = std::vector<std::pair<std::string, std::string>>;
+using ConfigurationFlags = std::vector<std::pair<std::string, std::string>>;
 
 /// Returns the flags of a configuration; all other flags that --fit could choose have their defaults.
-WayFlags flags_of_way(Train train);
+ConfigurationFlags flags_of_configuration(Train train);
 /// Returns the flags as text for a command line: "--sharding fsdp2 --grad-accum 2 --recompute".
-std::string command_line(const WayFlags& flags);
+std::string command_line(const ConfigurationFlags& flags);
 
 /// Estimates the step of a command with other choices. Throws InputError for an invalid combination of choices.
 using EstimateStep = FunctionRef<train::EstimatedStep(const Train&)>;

@@ -169,14 +169,14 @@ std::string FitSpace::strategy(std::size_t family) const {
   return flags({.stack = {.sharding = starts_.at(family).train.stack.sharding}});
 }
 
-std::string FitSpace::flags(const Train& train) const { return command_line(flags_of_way(train)); }
+std::string FitSpace::flags(const Train& train) const { return command_line(flags_of_configuration(train)); }
 
-WayFlags flags_of_way(Train train) {
+ConfigurationFlags flags_of_configuration(Train train) {
   Train usual;
   train::FlagSet flags, defaults;
   bind(flags, train);
   bind(defaults, usual);
-  WayFlags chosen;
+  ConfigurationFlags chosen;
   for (const std::string_view name :
        {"sharding", "layout", "sequence", "grad-accum", "recompute", "offload", "tiling"}) {
     const train::Texts texts = flags.find(name)->get();
@@ -185,7 +185,7 @@ WayFlags flags_of_way(Train train) {
   return chosen;
 }
 
-std::string command_line(const WayFlags& flags) {
+std::string command_line(const ConfigurationFlags& flags) {
   std::string text;
   for (const auto& [name, value] : flags)
     text += message(text.empty() ? "--" : " --", name, value == "true" ? "" : " " + value);

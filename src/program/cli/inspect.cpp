@@ -171,7 +171,7 @@ class Inspection {
 
   /// Compares all files of a checkpoint with its manifest.
   void look_at_bytes() {
-    look("reading", [&](const auto& show) { return checkpoint::damage_in(folder_, show); });
+    look("reading", [&](const auto& show) { return checkpoint::damaged_files(folder_, show); });
   }
   void look_at_weights(const std::optional<LlamaConfig>& config) {
     std::optional<checkpoint::WeightFiles> weights;

@@ -196,13 +196,13 @@ std::string sharding_kinds() {
 
 std::string name_of_comm(const CommChoice& comm) { return std::string(split_at(comm.name(), ':').front()); }
 
-std::string text_of(const BuiltWith& has) {
+std::string text_of(const CompiledParts& has) {
   return message("  --comm       ", listed(has.comms), "\n  --precision  ", listed(has.precisions), "\n  --offload    ",
                  to_text(OffloadChoice::none), ", ", to_text(OffloadChoice::optimizer), "\n  --sharding   ",
                  sharding_kinds(), "\n");
 }
 
-std::string lacking(const StackChoice& asked, const BuiltWith& has) {
+std::string missing_parts_text(const StackChoice& asked, const CompiledParts& has) {
   const std::string comm = name_of_comm(asked.comm), precision = to_text(asked.precision);
   if (std::ranges::find(has.comms, comm) == has.comms.end())
     return message("--comm ", comm, ": this program was built without ", comm, " and has ", listed(has.comms),
@@ -216,8 +216,8 @@ std::string lacking(const StackChoice& asked, const BuiltWith& has) {
   return "";
 }
 
-void require_built(const StackChoice& asked, const BuiltWith& has) {
-  const std::string missing = lacking(asked, has);
+void require_built(const StackChoice& asked, const CompiledParts& has) {
+  const std::string missing = missing_parts_text(asked, has);
   require<InputError>(missing.empty(), missing);
 }
 

@@ -121,15 +121,15 @@ struct StackChoice {
 std::string name_of_comm(const CommChoice& comm);
 
 /// The contents of a program: each communicator is combined with each precision and every strategy.
-struct BuiltWith {
+struct CompiledParts {
   std::vector<std::string> comms, precisions;
 };
 /// Lists the contents, one line per flag.
-std::string text_of(const BuiltWith& has);
+std::string text_of(const CompiledParts& has);
 /// Returns which part of a stack the program lacks, and how to build it; empty if it lacks none.
-std::string lacking(const StackChoice& asked, const BuiltWith& has);
-/// Throws InputError with the text of `lacking` unless it is empty.
-void require_built(const StackChoice& asked, const BuiltWith& has);
+std::string missing_parts_text(const StackChoice& asked, const CompiledParts& has);
+/// Throws InputError with the text of `missing_parts_text` unless it is empty.
+void require_built(const StackChoice& asked, const CompiledParts& has);
 
 /// Returns the tiling. Throws InputError for budget:auto, which only a trainer can resolve.
 const tiling::RunTimeTiling& known_tiling(const tiling::RunTimeTiling& tiling);

@@ -115,7 +115,7 @@ TokenFolder same_texts(const Tokenizing::State& state, const std::filesystem::pa
 }
 
 /// Returns the contents of an incomplete or a new folder. Throws InputError for a folder with other texts.
-TokenFolder begun(const Tokenizing::State& state, const std::filesystem::path& folder) {
+TokenFolder opened_token_folder(const Tokenizing::State& state, const std::filesystem::path& folder) {
   if (std::optional<TokenFolder> before = read_token_folder(folder))
     return same_texts(state, folder, std::move(*before));
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
@@ -171,7 +171,7 @@ Tokenized Tokenizing::write(const std::filesystem::path& folder,
     // Needs no lock, since nothing is written
     return result_of(state, same_texts(state, folder, std::move(*before)), {.already_complete = true});
   const checkpoint::DirectoryLock lock(folder);
-  TokenFolder contents = begun(state, folder);
+  TokenFolder contents = opened_token_folder(state, folder);
   TokenizeProgress progress = progress_of(state, contents);
   const Tokenized how{.resumed_at_bytes = progress.bytes};
   TokenWriter writer(folder, contents, state.request.shard_tokens);

@@ -71,7 +71,7 @@ ChatSession::ChatSession(const ChatOptions& options, std::int64_t vocabulary)
   const text::AnswerEnd end = text::answer_end(format_);
   end_text_ = end.text;
   stops_.insert(stops_.end(), end.tokens.begin(), end.tokens.end());
-  never_ = never_drawn(format_.tokenizer(), vocabulary, stops_);
+  never_ = unsampled_ids(format_.tokenizer(), vocabulary, stops_);
 }
 
 bool ChatSession::read_line(std::FILE* in) {

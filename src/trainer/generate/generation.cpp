@@ -76,7 +76,7 @@ Generation::Generation(const GenerateOptions& options, std::int64_t vocabulary,
     sequences_.push_back({.tokens = parse_ids("prompt-ids", text)});
     require_known("prompt-ids", sequences_.back().tokens, vocabulary);
   }
-  if (tokenizer) never_ = never_drawn(*tokenizer, vocabulary, stops_);
+  if (tokenizer) never_ = unsampled_ids(*tokenizer, vocabulary, stops_);
   for (Sequence& sequence : sequences_) {
     sequence.most = sequence.tokens.size() + static_cast<std::size_t>(new_tokens_);
     const auto fed = static_cast<std::int64_t>(sequence.most) - (new_tokens_ > 0 ? 1 : 0);

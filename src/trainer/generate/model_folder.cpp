@@ -27,8 +27,8 @@ void require_vocabulary(const text::Tokenizer& tokenizer, const std::filesystem:
                       tokenizer.vocabulary_size());
 }
 
-std::vector<std::int32_t> never_drawn(const text::Tokenizer& tokenizer, std::int64_t vocabulary,
-                                      std::span<const std::int32_t> stops) {
+std::vector<std::int32_t> unsampled_ids(const text::Tokenizer& tokenizer, std::int64_t vocabulary,
+                                        std::span<const std::int32_t> stops) {
   std::vector<std::int32_t> ids;
   for (const text::TokenId id : tokenizer.ids_without_token(vocabulary))
     if (std::ranges::find(stops, static_cast<std::int32_t>(id)) == stops.end())

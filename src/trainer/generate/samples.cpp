@@ -31,7 +31,7 @@ SampleText::SampleText(const TrainOptions& options, const std::string& model_fol
   chat_ ? read_chat(options, model_folder, vocabulary) : read_text(options, model_folder, vocabulary);
   if (tokenizer_) {
     warn_of(*tokenizer_);
-    never_ = never_drawn(*tokenizer_, vocabulary, stops_);
+    never_ = unsampled_ids(*tokenizer_, vocabulary, stops_);
   }
   const std::int64_t tokens = std::ssize(prompt_);
   require<InputError>(tokens <= options.seq_len - most_, "--sample-prompt has ", tokens, " tokens, and --seq-len ",

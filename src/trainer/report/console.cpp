@@ -70,7 +70,7 @@ ConsoleStyle style_of(std::FILE* stream) {
   return {.terminal = terminal, .colour = terminal && environment("NO_COLOR").empty()};
 }
 
-bool are_one(std::FILE* a, std::FILE* b) {
+bool are_same_file(std::FILE* a, std::FILE* b) {
   const std::string target = target_of(::fileno(a));
   return !target.empty() && target == target_of(::fileno(b));
 }

@@ -53,7 +53,7 @@ std::string shell_word(std::string_view text) {
 }
 
 /// Returns the line about the tensors at the place where two runs first differ.
-std::string tensors_line(const DigestSource& a, const DigestSource& b, const Parting& parting) {
+std::string tensors_line(const DigestSource& a, const DigestSource& b, const Divergence& parting) {
   if (a.folder && b.folder) {
     if (const auto largest = largest_difference(*a.folder, *b.folder, parting.place)) return in_words(*largest);
     return "the folders do not both have the tensors of that place";
@@ -87,7 +87,7 @@ DigestComparison compare(const DigestFile& a, const DigestFile& b) {
     if (theirs == b.steps.end()) continue;
     for (const auto& [mine, counterpart] : ranges::views::zip(in_a, in_b)) {
       if (bits[mine] == theirs->second[counterpart]) continue;
-      found.parting = Parting{.step = step, .place = a.places[mine]};
+      found.parting = Divergence{.step = step, .place = a.places[mine]};
       found.parting->place.bits = bits[mine];
       return found;
     }

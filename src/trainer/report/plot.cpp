@@ -77,7 +77,7 @@ std::string text_at(double x, double y, const char* anchor, const std::string& t
                  "</text>\n");
 }
 /// Draws a vertical label that reads upwards, at the x coordinate `x_text`.
-std::string upward_at(double x, const std::string& x_text, double y, const char* text) {
+std::string vertical_text_at(double x, const std::string& x_text, double y, const char* text) {
   return text_at(x, y, "middle", text, message(" transform=\"rotate(-90 ", x_text, " ", pixel(y), ")\"").c_str());
 }
 
@@ -91,7 +91,7 @@ struct Point {
 };
 
 /// Thins a long curve: keeps the first, lowest, highest and last point of each stretch, which look the same.
-std::vector<Point> thinned(const std::vector<Point>& points) {
+std::vector<Point> downsampled(const std::vector<Point>& points) {
   if (points.size() <= most_points) return points;
   std::vector<Point> kept;
   const std::size_t stretches = most_points / 4;
@@ -118,7 +118,7 @@ std::string curve(const PlottedRun& run, Value value, const Scale& x, const Scal
                      colour, "\"/>\n");
     if (points.size() > 1) {
       svg += message("<polyline fill=\"none\" stroke=\"", colour, "\" ", style, " points=\"");
-      for (const Point& point : thinned(points)) svg += pixel(point.x) + "," + pixel(point.y) + " ";
+      for (const Point& point : downsampled(points)) svg += pixel(point.x) + "," + pixel(point.y) + " ";
       svg.back() = '"';
       svg += "/>\n";
     }
@@ -173,7 +173,7 @@ std::string axes(const Scale& x, const Scale& y, const char* label) {
     svg += text_at(x(at), y.at_low + 17, "middle", tick_text(at, std::max(gap(steps), 1.0)));
   }
   svg += panel(y, " fill=\"none\" stroke=\"#888\"") + "\n";
-  return svg + upward_at(14, "14", (y.at_low + y.at_high) / 2, label);
+  return svg + vertical_text_at(14, "14", (y.at_low + y.at_high) / 2, label);
 }
 
 std::string clip(const char* name, const Scale& y) {
@@ -225,7 +225,7 @@ std::string lower_panel(const std::vector<PlottedRun>& runs, const Scale& x, dou
     svg += line(right, lr(at), right + 5, lr(at), "stroke=\"#888\"");
     svg += text_at(right + 9, lr(at) + 4, "start", tick_text(at, rates.size() > 1 ? rates[1] - rates[0] : 1));
   }
-  svg += upward_at(width - 12, pixel(width - 12), top + lower_height / 2, "learning rate (dashed)");
+  svg += vertical_text_at(width - 12, pixel(width - 12), top + lower_height / 2, "learning rate (dashed)");
   svg += text_at((left + right) / 2, top + lower_height + 36, "middle", "step") + "<g clip-path=\"url(#lower)\">\n";
   for (const auto& [i, run] : ranges::views::enumerate(runs))
     svg += curve(run, norm, x, y, colour(i), "stroke-width=\"1\" stroke-opacity=\"0.75\" stroke-linejoin=\"round\"");

@@ -81,8 +81,8 @@ Tensors tensors_of(const std::filesystem::path& folder, const StepDigest& place)
 }
 
 /// Replaces `found` and its distance `most` by a larger difference in one tensor, if there is one.
-void look_at(const checkpoint::SafetensorsFile& a, const checkpoint::SafetensorsFile& b, const std::string& name,
-             double& most, TensorDifference& found) {
+void compare_tensor(const checkpoint::SafetensorsFile& a, const checkpoint::SafetensorsFile& b, const std::string& name,
+                    double& most, TensorDifference& found) {
   const checkpoint::TensorInfo &in_a = a.at(name), &in_b = b.at(name);
   require<InputError>(in_a.shape == in_b.shape, shortened(name), " is ", checkpoint::shape_text(in_a.shape), " in ",
                       a.path().string(), " and ", checkpoint::shape_text(in_b.shape), " in ", b.path().string());
@@ -209,7 +209,7 @@ std::optional<TensorDifference> largest_difference(const std::filesystem::path& 
   if (in_a.names.empty() || in_a.names != in_b.names) return std::nullopt;
   double most = -1;
   TensorDifference found;
-  for (const std::string& name : in_a.names) look_at(*in_a.file, *in_b.file, name, most, found);
+  for (const std::string& name : in_a.names) compare_tensor(*in_a.file, *in_b.file, name, most, found);
   return most >= 0 ? std::optional(found) : std::nullopt;  // empty if all bits are equal
 }
 

@@ -22,7 +22,7 @@ void agree_on_instruction_set(const comm::Ranks& ranks) {
       comm::gather_texts(ranks, std::string(device::instruction_set()), "instruction sets");
   if (std::ranges::count(sets, sets.front()) == std::ssize(sets)) return;
   const std::string least(device::least_instruction_set(sets));
-  device::keep_to_instruction_set(least);
+  device::limit_instruction_set(least);
   if (ranks.rank() == 0) print_warning("the ranks' processors have different instruction sets; all use " + least);
 }
 

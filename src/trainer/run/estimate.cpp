@@ -34,7 +34,7 @@ std::string counted_documents(const TrainOptions& options) {
                     : std::string("attention of whole windows; documents take less (--document-length)");
 }
 
-bool tells_of_plans() { return comm::launched_job().rank == 0; }
+bool prints_plans() { return comm::launched_job().rank == 0; }
 
 report::EstimateTitle title_of(const EstimatedStep& step, const std::string& cluster) {
   const StepSize& size = step.request.size();
@@ -51,7 +51,7 @@ report::EstimateTitle title_of(const EstimatedStep& step, const std::string& clu
 int print_estimate(const TrainOptions& options, const PlanOptions& plan, const EstimatedStep& step) {
   const plan::Estimate& estimate = step.estimate;
   const int status = estimate.fits() ? comm::ExitStatus::done : comm::ExitStatus::bad_input;
-  if (!tells_of_plans()) return status;
+  if (!prints_plans()) return status;
   report::Trace trace(options.trace ? *options.trace : "", report::trace_lanes());
   for (report::TraceEvent& event : report::trace_events(step.estimate)) trace.add(std::move(event));
   trace.write();

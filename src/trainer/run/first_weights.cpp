@@ -26,7 +26,7 @@ bool starts_from_folder(const TrainOptions& options, bool names_folder, bool ada
 bool plans_without_weights(const TrainOptions& options) {
   if (options.resume || options.from_scratch || starts_from_folder(options, true, false)) return false;
   static std::once_flag once;  // --fit plans many steps
-  if (tells_of_plans())
+  if (prints_plans())
     std::call_once(once, [&] {
       print_sentence(message("--model ", options.model.name, " holds no weights, and this plan needs its config.json ",
                              "alone; training adapters needs them, or --from-scratch"));

@@ -96,7 +96,7 @@ void require_same_bits(const RunRecord& recorded, const RunRecord& now) {
   }
 }
 
-void require_one_course(const checkpoint::TrainerState& before, const checkpoint::TrainerState& after) {
+void require_same_course(const checkpoint::TrainerState& before, const checkpoint::TrainerState& after) {
   const auto refuse = [&](bool differs, const std::string& what) {
     require<InputError>(!differs, "replay: between its steps ", before.step, " and ", after.step, " the run's ", what,
                         ", so that nothing tells what each step between read; take a step from before or behind them");

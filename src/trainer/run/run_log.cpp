@@ -86,7 +86,7 @@ void RunLog::stopped(const std::string& sentence) {
   if (!speaks()) return;
   console_.finish();
   console_.line(sentence);
-  if (!report::are_one(stdout, stderr)) print_sentence(sentence);
+  if (!report::are_same_file(stdout, stderr)) print_sentence(sentence);
 }
 
 }  // namespace fsdp::train

@@ -212,8 +212,8 @@ std::int64_t largest_budget(std::int64_t memory, const UnitOptions& units, Stack
                            " are in host memory, or ", rest));
 }
 
-std::int64_t left_for_weights(std::int64_t memory, const plan::Plan& step, const UnitOptions& units,
-                              StackMemory stack) {
+std::int64_t memory_left_for_weights(std::int64_t memory, const plan::Plan& step, const UnitOptions& units,
+                                     StackMemory stack) {
   const std::int64_t gathered = step.bytes[static_cast<std::size_t>(device::MemoryKind::gathered)];
   const std::int64_t rest = taken_by(step, stack.one).device - gathered;
   UnitOptions other = units;

@@ -137,7 +137,7 @@ class StepReplay {
     }
     from_ = "the beginning";
     require_random_start(request_, recorded_, candidates);
-    if (after_) require_one_course({}, *after_);
+    if (after_) require_same_course({}, *after_);
     engine_.initialize(options_.seed, false);
   }
 
@@ -154,7 +154,7 @@ class StepReplay {
         return broken.what();
       }
       from->check_same_model(engine_.facts().model.listing);
-      if (after_) require_one_course(from->state(), *after_);
+      if (after_) require_same_course(from->state(), *after_);
       try {
         engine_.restore(*from);
       } catch (const DamageError& damage) {

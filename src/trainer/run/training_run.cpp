@@ -54,7 +54,7 @@ int TrainingRun::run() {
 
 int TrainingRun::advance(std::int64_t last) {
   while (steps_ < last && !early_stop_.due()) {
-    if (log_.console().reader_is_gone()) signals_.ask_to_stop(SIGPIPE);
+    if (log_.console().output_is_closed()) signals_.ask_to_stop(SIGPIPE);
     step(steps_ + 1 < last);
     if (!facts_.asynchronous || queued_.size() > 1) report();
     if (due(options_.validation_every)) validate();

@@ -38,7 +38,7 @@ inline bool point_to_point(const comm::nccl::Call& call) {
 }
 
 /// Whether send and receive buffers overlap in a way that NCCL's in-place rules do not allow.
-inline bool overlaps_wrongly(const comm::nccl::Call& call, int rank, int size) {
+inline bool has_forbidden_overlap(const comm::nccl::Call& call, int rank, int size) {
   using Kind = comm::nccl::Call::Kind;
   const bool rooted = call.kind == Kind::broadcast || call.kind == Kind::reduce;
   if (point_to_point(call) || (rooted && call.peer != rank)) return false;
@@ -61,7 +61,7 @@ inline std::string refusal_of(const comm::nccl::Call& call, int rank, int size) 
   if (call.peer < 0 || call.peer >= size) return message("there are ", size, " ranks");
   if (point_to_point(call) && call.peer == rank) return "to itself";
   if (sums && call.dtype != DType::f32) return "sums are of floats";
-  if (overlaps_wrongly(call, rank, size)) return "overlaps itself, and not as NCCL's in-place rules allow";
+  if (has_forbidden_overlap(call, rank, size)) return "overlaps itself, and not as NCCL's in-place rules allow";
   return "";
 }
 

@@ -22,7 +22,7 @@ constexpr std::array<std::string_view, 1> isa_names = {"neon"};
 constexpr std::array<std::string_view, 4> isa_names = {"baseline", "avx2", "avx512", "avx512_bf16"};
 #endif
 
-Isa best_of_machine() {
+Isa best_supported_isa() {
 #if defined(__x86_64__)
   __builtin_cpu_init();
   // Checks the features that each set's kernels are compiled for. The builtins include the operating system's support.
@@ -36,7 +36,7 @@ Isa best_of_machine() {
 }
 
 std::atomic<Isa>& current() {
-  static std::atomic<Isa> isa = best_of_machine();
+  static std::atomic<Isa> isa = best_supported_isa();
   return isa;
 }
 
@@ -60,7 +60,7 @@ bool is_intel() {
 #endif
 }
 
-bool is_lowered() { return detected_isa() < best_of_machine(); }
+bool is_lowered() { return detected_isa() < best_supported_isa(); }
 
 }  // namespace fsdp::device::cpu
 
@@ -75,7 +75,7 @@ void choose_instruction_set(std::string_view name, std::string_view source) {
     known += (i == 0 ? "" : i + 1 < count ? ", " : " and ") + std::string(cpu::isa_names[i]);
   require<InputError>(found < count, source, " is '", shortened(name), "'; ", known, " exist");
   const auto isa = static_cast<cpu::Isa>(found);
-  const cpu::Isa best = cpu::best_of_machine();
+  const cpu::Isa best = cpu::best_supported_isa();
   require<InputError>(isa <= best, source, " is ", name, ", which this processor lacks; it has ", cpu::name_of(best));
   cpu::current() = isa;
 }
@@ -92,7 +92,7 @@ std::string_view least_instruction_set(std::span<const std::string> sets) {
   return cpu::isa_names[least];
 }
 
-void keep_to_instruction_set(std::string_view name) {
+void limit_instruction_set(std::string_view name) {
   const std::string sets[] = {std::string(name), std::string(instruction_set())};
   cpu::current() = static_cast<cpu::Isa>(cpu::number_of(least_instruction_set(sets)));
 }

@@ -27,7 +27,7 @@ enum class Isa : std::uint8_t { baseline, avx2, avx512, avx512_bf16 };
 std::string_view name_of(Isa isa);
 
 /// Returns the current set: this machine's best, or a lesser one chosen by choose_instruction_set or
-/// keep_to_instruction_set (tessera/fsdp/device/cpu.hpp).
+/// limit_instruction_set (tessera/fsdp/device/cpu.hpp).
 Isa detected_isa();
 
 /// Returns whether the current set is less than the processor's best.

@@ -39,7 +39,7 @@ struct Gathered {
 };
 
 template <class T, int N>
-__global__ void attend_to_kept(Cached<T> c) {
+__global__ void attend_to_cached(Cached<T> c) {
   __shared__ float most[cached_warps], total[cached_warps], sums[cached_warps][N * warp];
   const int own = static_cast<int>(threadIdx.x / warp), lane = static_cast<int>(threadIdx.x % warp);
   for (std::int64_t task = blockIdx.x; task < c.sequences * c.heads; task += gridDim.x) {
@@ -124,7 +124,7 @@ void compute(Lane lane, const CachedAttention<T>& op) {
                          op.window > 0 ? op.window : op.capacity(),
                          1.0f / std::sqrt(static_cast<float>(op.head_dim()))};
   with_columns(op.head_dim(), [&](auto n) {
-    launch(lane, "cached_attention", attend_to_kept<T, decltype(n)::value>, grid, 0, cached);
+    launch(lane, "cached_attention", attend_to_cached<T, decltype(n)::value>, grid, 0, cached);
   });
 }
 

@@ -121,7 +121,7 @@ bool is_arrow_stream(std::string_view head) {  // the format of `datasets`: -1, 
 
 /// Returns whether a sample contains integers of twice the width: the upper half of each is 0 (or at most 3, for
 /// vocabularies of up to 262,144 tokens), and the lower halves are not.
-bool holds_wider(std::string_view sample, int width) {
+bool has_wider_integers(std::string_view sample, int width) {
   constexpr std::size_t fewest_pairs = 16;
   const auto bytes = static_cast<std::size_t>(width);
   const std::size_t pairs = sample.size() / (2 * bytes);
@@ -234,8 +234,8 @@ void require_raw_tokens(const OpenFile& file, int token_bytes, const std::string
                       format, " is of files that hold tokens alone; leave the file or --data-format out");
   if (file.bytes() % (2 * token_bytes) != 0) return;
   const std::string sample = sample_of(file);
-  if (!holds_wider(sample, token_bytes)) return;
-  const int bits = token_bytes == 2 && !holds_wider(sample, 4) ? 32 : 64;
+  if (!has_wider_integers(sample, token_bytes)) return;
+  const int bits = token_bytes == 2 && !has_wider_integers(sample, 4) ? 32 : 64;
   throw InputError(message("data: ", name, " holds integers of ", bits, " bits (every second number of ",
                            8 * token_bytes, " bits is zero or next to it), and --data-format is ", format, "; ",
                            bits == 32 ? "say --data-format u32"

@@ -57,12 +57,12 @@ constexpr std::size_t looked_around = 1024;  // number of bytes to compare on ea
 constexpr int most_tries = 64;               // number of newlines to try before more text is read
 
 /// Returns the last position where an incomplete text can be cut; 0 if there is none.
-std::size_t last_seam(const text::Tokenizer& tokenizer, std::string_view text) {
+std::size_t last_cut_point(const text::Tokenizer& tokenizer, std::string_view text) {
   std::size_t end = text.size() - std::min(text.size(), looked_around);
   for (int tries = 0; tries < most_tries && end > 0; ++tries) {
     const std::size_t newline = text.rfind('\n', end - 1);
     if (newline == text.npos) return 0;
-    if (is_seam(tokenizer, text, newline + 1)) return newline + 1;
+    if (is_cut_point(tokenizer, text, newline + 1)) return newline + 1;
     end = newline;
   }
   return 0;
@@ -166,7 +166,7 @@ std::size_t Brackets::next_end(std::string_view text, std::size_t at) {
   return text.npos;
 }
 
-bool is_seam(const text::Tokenizer& tokenizer, std::string_view text, std::size_t at) {
+bool is_cut_point(const text::Tokenizer& tokenizer, std::string_view text, std::size_t at) {
   std::size_t first = at - std::min(at, looked_around), last = std::min(text.size(), at + looked_around);
   while (first < at && continues_code_point(text[first])) ++first;
   while (last < text.size() && last > at && continues_code_point(text[last])) --last;
@@ -214,13 +214,13 @@ void TextUnits::take_text(const TextFile& file, TextUnit& unit) {
                         " bytes; split it into files of documents, or write JSONL");
     unit.bytes.resize(begin);
     read(wanted, unit.bytes);
-    const std::size_t seam = last_seam(*tokenizer_, std::string_view(unit.bytes).substr(begin));
-    if (seam == 0) continue;
-    unit.bytes.resize(begin + seam);
-    piece.end = begin + seam;
+    const std::size_t cut_point = last_cut_point(*tokenizer_, std::string_view(unit.bytes).substr(begin));
+    if (cut_point == 0) continue;
+    unit.bytes.resize(begin + cut_point);
+    piece.end = begin + cut_point;
     piece.closes = false;
     unit.pieces.push_back(piece);
-    place_.byte += static_cast<std::int64_t>(seam);
+    place_.byte += static_cast<std::int64_t>(cut_point);
     return;
   }
   unit.bytes.resize(begin);

@@ -94,7 +94,7 @@ class Brackets {
 };
 
 /// Returns whether the text around a place has the same ids encoded whole and in two halves. `at`: after a newline.
-bool is_seam(const text::Tokenizer& tokenizer, std::string_view text, std::size_t at);
+bool is_cut_point(const text::Tokenizer& tokenizer, std::string_view text, std::size_t at);
 
 /// Reads files as units.
 class TextUnits {

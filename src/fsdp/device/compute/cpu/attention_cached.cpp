@@ -46,8 +46,8 @@ int threads_of(const Cpu::Planner& planner, const CachedAttention<T>& op) {
 }
 
 template <class T>
-void attend_to_kept(const CachedAttention<T>& op, std::int64_t sequence, std::int64_t kv_head,
-                    const CachedLayout& layout, std::byte* scratch) {
+void attend_to_cached(const CachedAttention<T>& op, std::int64_t sequence, std::int64_t kv_head,
+                      const CachedLayout& layout, std::byte* scratch) {
   const auto& kernel = kernels<AttentionKernels>().of<T>();
   const auto& rows = kernels<RowKernels>().of<T>();
   const std::int64_t d = op.head_dim(), position = op.positions[sequence];
@@ -102,7 +102,7 @@ void run(Cpu::Stream& stream, const CachedAttention<T>& op, Scratch memory) {
   cpu::require_places(op.positions, op.capacity());
   const cpu::CachedLayout layout = cpu::layout_of(op);
   cpu::for_each_task(cpu::threads_of(stream, op), op.sequences() * op.kv_heads, [&](std::int64_t task, int thread) {
-    cpu::attend_to_kept(op, task / op.kv_heads, task % op.kv_heads, layout, memory.data + thread * layout.bytes);
+    cpu::attend_to_cached(op, task / op.kv_heads, task % op.kv_heads, layout, memory.data + thread * layout.bytes);
   });
 }
 

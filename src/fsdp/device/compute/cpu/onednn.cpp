@@ -105,9 +105,9 @@ dnnl::engine cpu_engine() {
 
 const cpu::Matmul& Cpu::Planner::Cache::matmul(const cpu::MatmulKey& key) {
   if (const auto found = matmuls.find(key); found != matmuls.end()) return found->second;
-  if (cpu::goes_by_float(key)) {
+  if (cpu::multiplies_in_float(key)) {
     cpu::Matmul made;
-    made.widened = std::make_shared<const cpu::WidenedMatmul>(cpu::made_by_float(*this, key));
+    made.widened = std::make_shared<const cpu::WidenedMatmul>(cpu::make_widened(*this, key));
     made.scratch_bytes = made.widened->scratch_bytes();
     return matmuls.emplace(key, std::move(made)).first->second;
   }
@@ -143,7 +143,7 @@ std::int64_t Cpu::Planner::Cache::matmul_scratch(const cpu::MatmulKey& key) {
     return static_cast<std::int64_t>(describe(key, engine).scratchpad_desc().get_size());
   };
   const std::int64_t bytes =
-      cpu::goes_by_float(key) ? cpu::planned_by_float(*this, key).scratch_bytes() : explained(key, described);
+      cpu::multiplies_in_float(key) ? cpu::plan_widened(*this, key).scratch_bytes() : explained(key, described);
   return scratch_bytes[key] = bytes;
 }
 

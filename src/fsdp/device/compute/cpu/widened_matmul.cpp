@@ -133,16 +133,16 @@ bool choose_float() {
   return false;
 }
 
-bool bf16_goes_by_float() {
+bool bf16_multiplies_in_float() {
   static const bool by_float = choose_float();
   return by_float;
 }
 
 }  // namespace
 
-bool goes_by_float(const MatmulKey& key) { return key.a == DType::bf16 && bf16_goes_by_float(); }
+bool multiplies_in_float(const MatmulKey& key) { return key.a == DType::bf16 && bf16_multiplies_in_float(); }
 
-WidenedMatmul planned_by_float(Cpu::Planner::Cache& cache, const MatmulKey& key) {
+WidenedMatmul plan_widened(Cpu::Planner::Cache& cache, const MatmulKey& key) {
   WidenedMatmul w{.key = key, .threads = key.single_thread ? 1 : cache.threads};
   choose_blocks(w);
   std::int64_t product = 0;
@@ -158,8 +158,8 @@ WidenedMatmul planned_by_float(Cpu::Planner::Cache& cache, const MatmulKey& key)
   return w;
 }
 
-WidenedMatmul made_by_float(Cpu::Planner::Cache& cache, const MatmulKey& key) {
-  WidenedMatmul w = planned_by_float(cache, key);
+WidenedMatmul make_widened(Cpu::Planner::Cache& cache, const MatmulKey& key) {
+  WidenedMatmul w = plan_widened(cache, key);
   for (std::size_t which = 0; which < w.products.size(); ++which)
     w.products[which] = &cache.matmul(product_key(w, which));
   return w;
@@ -208,7 +208,7 @@ std::string matmul_library() {
 }
 
 std::string arithmetic() {
-  const bool by_float = cpu::bf16_goes_by_float(), usually = cpu::detected_isa() < cpu::Isa::avx512_bf16;
+  const bool by_float = cpu::bf16_multiplies_in_float(), usually = cpu::detected_isa() < cpu::Isa::avx512_bf16;
   return std::string(instruction_set()) + (by_float == usually ? ""
                                            : by_float          ? ", bf16 by way of float"
                                                                : ", bf16 by oneDNN");

@@ -35,7 +35,7 @@ constexpr bool float_is_faster(const Bf16Processor& processor) {
 /// Returns whether a matmul multiplies in float. It depends on the types, the instruction set (isa.hpp), the
 /// instructions that oneDNN may use, and choose_matmul. Throws InputError if Bf16Matmul::native is chosen but not
 /// available.
-bool goes_by_float(const MatmulKey& key);
+bool multiplies_in_float(const MatmulKey& key);
 
 struct WidenedMatmul {
   MatmulKey key;
@@ -51,9 +51,9 @@ struct WidenedMatmul {
 };
 
 /// Returns the matmul without its products, for dry runs.
-WidenedMatmul planned_by_float(Cpu::Planner::Cache& cache, const MatmulKey& key);
+WidenedMatmul plan_widened(Cpu::Planner::Cache& cache, const MatmulKey& key);
 /// Returns the matmul, ready to run. `cache` owns the products.
-WidenedMatmul made_by_float(Cpu::Planner::Cache& cache, const MatmulKey& key);
+WidenedMatmul make_widened(Cpu::Planner::Cache& cache, const MatmulKey& key);
 
 void run(const WidenedMatmul& matmul, const void* a, const void* b, void* c, std::byte* scratch);
 
