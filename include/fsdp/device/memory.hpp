@@ -68,22 +68,22 @@ class Block {
   Block() = default;
   /// Uses the memory `lent` if given (see comm::shared_memory), else allocates memory.
   Block(Ledger& ledger, MemoryKind kind, std::int64_t bytes, const std::shared_ptr<std::byte>& lent = nullptr)
-      : memory_(lent ? lent.get() : Device::allocate(bytes), {&ledger, kind, bytes, lent}) {
+      : counted_(&ledger, {kind, lent ? lent.get() : Device::allocate(bytes), bytes, lent}) {
     ledger.add(kind, bytes);
   }
 
   /// Returns the start of the memory; null for an empty block.
-  std::byte* data() const { return memory_.get(); }
-  std::int64_t bytes() const { return memory_.get_deleter().bytes; }  ///< size of the block
+  std::byte* data() const { return counted_ ? counted_.get_deleter().data : nullptr; }
+  std::int64_t bytes() const { return counted_ ? counted_.get_deleter().bytes : 0; }  ///< size of the block
 
  private:
   struct Release {
-    Ledger* ledger = nullptr;
     MemoryKind kind = MemoryKind::weights;
+    std::byte* data = nullptr;
     std::int64_t bytes = 0;
     std::shared_ptr<std::byte> lent = {};
 
-    void operator()(std::byte* data) const {
+    void operator()(Ledger* ledger) const {
       ledger->remove(kind, bytes);
       if (lent)
         Device::unpoison(data, bytes);
@@ -91,7 +91,7 @@ class Block {
         Device::deallocate(data, bytes);
     }
   };
-  std::unique_ptr<std::byte, Release> memory_;
+  std::unique_ptr<Ledger, Release> counted_;  ///< not the memory, which a device that only counts may leave null
 };
 
 /// Two stacks that grow towards each other in one block. The low end stores the tensors that backward needs, last in

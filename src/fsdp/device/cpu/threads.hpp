@@ -90,7 +90,8 @@ void for_rows(const Cpu::Stream& stream, std::int64_t count, std::int64_t bytes,
 /// long row.
 template <class Body>
 void for_pieces(const Cpu::Stream& stream, const Shape& shape, bool contiguous, std::int64_t bytes, const Body& body) {
-  if (!contiguous) return for_rows(stream, shape[0], bytes, [&](std::int64_t row) { body(row, 0, shape[1]); });
+  if (!contiguous && shape[1] > 0)
+    return for_rows(stream, shape[0], bytes, [&](std::int64_t row) { body(row, 0, shape[1]); });
   for_parts(stream, {.count = shape.numel(), .step = 64, .bytes = bytes},
             [&](std::int64_t begin, std::int64_t end, int) { body(0, begin, end); });
 }
