@@ -167,7 +167,7 @@ struct Run {
     const auto estimate = [&](const cli::Train& train) {
       return stacks::estimate_step(command.flags, train, cluster, !plan.json && !command->fit);
     };
-    const std::string missing = cli::lacking(command->train.stack, built_with());
+    const std::string missing = cli::missing_parts_text(command->train.stack, built_with());
     if (command->fit) return cli::fit(command, cluster, missing, estimate);
     const int status = train::print_estimate(options, plan, estimate(command->train));
     if (!plan.json && !missing.empty() && train::prints_plans())
