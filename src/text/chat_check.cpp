@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "chat_check.hpp"
+#include "chat_row.hpp"
 
 #include <string.h>  // NOLINT(modernize-deprecated-headers): memmem is not standard C
 
@@ -17,7 +17,6 @@
 #include <tessera/text/chat_template.hpp>
 
 #include "../fsdp/core/json/strict_json.hpp"
-#include "chat_messages.hpp"
 #include "jinja/strings.hpp"
 #include "unicode/code_points.hpp"
 

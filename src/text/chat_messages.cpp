@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "chat_messages.hpp"
+#include "chat_row.hpp"
 
 #include <algorithm>
 #include <array>

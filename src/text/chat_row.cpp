@@ -11,7 +11,6 @@
 
 #include "../fsdp/core/json/strict_json.hpp"
 #include "../fsdp/core/strings.hpp"
-#include "chat_messages.hpp"
 #include "jinja/strings.hpp"
 
 namespace fsdp::text {

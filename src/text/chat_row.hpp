@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A parsed and checked conversation of the training data: its messages, and for each whether it is learned.
+/// A conversation of the training data: reads and checks its record and messages, and searches a rendered text for
+/// them.
 #pragma once
 
 #include <cstddef>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include <nlohmann/json.hpp>
+
+#include <tessera/text/chat_template.hpp>
 
 namespace fsdp::text {
 
@@ -37,5 +41,48 @@ struct ChatRow {
 
 /// Returns whether a message is an answer: of the role assistant.
 bool is_answer(const nlohmann::ordered_json& message);
+
+/// Removes all keys whose value is null: table formats store null for a column that is absent from a record.
+void drop_nulls(nlohmann::ordered_json& object);
+
+/// Throws InputError if an object has images, videos, audio or files, or functions in OpenAI's older form.
+void refuse_unsupported_keys(const nlohmann::ordered_json& object, const std::string& where);
+
+/// Checks one message with a role. Afterwards its content is a text or a list of objects with "type" and "text", its
+/// calls have names and arguments, and no key that a template may print is null. Null or absent content becomes the
+/// empty text if the message calls tools. Throws InputError "`where` ...".
+void check_message(nlohmann::ordered_json& message, const std::string& where);
+
+/// Returns whether a message calls tools.
+bool calls_tools(const nlohmann::ordered_json& message);
+
+/// Replaces content that is a list of text parts by the concatenation of their texts.
+void join_parts(nlohmann::ordered_json& message);
+
+/// Keys of a message that contain an answer's reasoning.
+inline constexpr std::string_view reasoning_keys[] = {"reasoning_content", "reasoning", "thinking"};
+
+/// The first part of a conversation that is absent from the rendered text.
+struct MissingPart {
+  enum class Kind : std::uint8_t { none, text, call, tool };
+  Kind kind = Kind::none;
+  std::size_t message = 0;    ///< the message's number in the record, from 1; 0 for a tool
+  std::string name = {};      ///< name of the tool or of the called tool
+  std::size_t reasoning = 0;  ///< number of answers whose reasoning is absent, which may be intended by the template
+};
+
+/// Searches the rendered text for the conversation's parts. In the order of the messages, it must contain their texts,
+/// stripped of white space at both ends, and their calls, each with its name and the strings of its arguments. Before
+/// `front`, the offset of the first answer, it must contain the names and strings of the tools' schemas, in any order.
+/// Texts are also found if the template has escaped them as JSON, once or twice. `learned`: the byte ranges of the
+/// learned answers; empty if they are not known. Takes time linear in the sizes of the conversation and the text.
+MissingPart missing_part(const ChatRow& row, std::string_view text, std::size_t front,
+                         std::span<const TextRange> learned);
+
+/// Returns whether a message has neither text nor calls. `reasoning`: reasoning counts as text.
+bool is_empty(const nlohmann::ordered_json& message, bool reasoning);
+
+/// Returns whether the text contains, in order, all parts of the contents that are lists.
+bool has_all_parts(const ChatRow& row, std::string_view text);
 
 }  // namespace fsdp::text

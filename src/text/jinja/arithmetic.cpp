@@ -11,29 +11,19 @@
 namespace fsdp::text::jinja {
 namespace {
 
-/// Computes a sum, difference or product with the compiler's overflow check.
-template <class Operation>
-std::int64_t exact(const Operation& operation) {
-  std::int64_t result = 0;
-  if (operation(result)) refuse("a number of more than 63 bits");
-  return result;
-}
+__extension__ using Wide = __int128;
 
-std::int64_t add(std::int64_t a, std::int64_t b) {
-  return exact([&](std::int64_t& r) { return __builtin_add_overflow(a, b, &r); });
-}
-std::int64_t subtract(std::int64_t a, std::int64_t b) {
-  return exact([&](std::int64_t& r) { return __builtin_sub_overflow(a, b, &r); });
-}
-std::int64_t multiply(std::int64_t a, std::int64_t b) {
-  return exact([&](std::int64_t& r) { return __builtin_mul_overflow(a, b, &r); });
+/// Returns a sum, difference or product of two integers, which must fit 63 bits.
+std::int64_t exact(Wide result) {
+  if (result != static_cast<std::int64_t>(result)) refuse("a number of more than 63 bits");
+  return static_cast<std::int64_t>(result);
 }
 
 std::int64_t power_of(std::int64_t base, std::int64_t exponent) {
   std::int64_t result = 1;
   for (; exponent > 0; exponent >>= 1) {
-    if ((exponent & 1) != 0) result = multiply(result, base);
-    if (exponent > 1) base = multiply(base, base);
+    if ((exponent & 1) != 0) result = exact(Wide{result} * base);
+    if (exponent > 1) base = exact(Wide{base} * base);
   }
   return result;
 }
@@ -45,12 +35,12 @@ bool divides(BinaryOperator kind) {
 Value of_wholes(BinaryOperator kind, std::int64_t a, std::int64_t b) {
   if (divides(kind) && b == 0) refuse("division by zero");
   switch (kind) {
-    case BinaryOperator::add: return add(a, b);
-    case BinaryOperator::subtract: return subtract(a, b);
-    case BinaryOperator::multiply: return multiply(a, b);
+    case BinaryOperator::add: return exact(Wide{a} + b);
+    case BinaryOperator::subtract: return exact(Wide{a} - b);
+    case BinaryOperator::multiply: return exact(Wide{a} * b);
     case BinaryOperator::divide: return static_cast<double>(a) / static_cast<double>(b);
     case BinaryOperator::floor:
-      if (b == -1) return subtract(0, a);
+      if (b == -1) return exact(-Wide{a});
       return a / b - (a % b != 0 && (a < 0) != (b < 0) ? 1 : 0);
     case BinaryOperator::modulo:
       if (b == -1) return std::int64_t{0};
@@ -112,10 +102,7 @@ std::optional<Value> repeated(const Value& a, const Value& b) {
   return std::nullopt;
 }
 
-std::string_view sign_of(BinaryOperator kind) {
-  constexpr std::string_view signs[] = {"+", "-", "*", "/", "//", "%", "**", "~"};
-  return signs[static_cast<std::size_t>(kind)];
-}
+constexpr std::string_view signs[] = {"+", "-", "*", "/", "//", "%", "**", "~"};  // by operator
 
 }  // namespace
 
@@ -132,11 +119,10 @@ Value operate(BinaryOperator kind, const Value& a, const Value& b) {
     items.insert(items.end(), b.as_list()->items.begin(), b.as_list()->items.end());
     return Value::list(std::move(items), a.as_list()->tuple);
   }
-  if (kind == BinaryOperator::multiply) {
+  if (kind == BinaryOperator::multiply)
     if (std::optional<Value> value = repeated(a, b)) return *std::move(value);
-  }
   if (kind == BinaryOperator::modulo && a.as_text() != nullptr) refuse("formatting a text by % is not known");
-  refuse(a.kind_name(), " and ", b.kind_name(), " have no '", sign_of(kind), "'");
+  refuse(a.kind_name(), " and ", b.kind_name(), " have no '", signs[static_cast<std::size_t>(kind)], "'");
 }
 
 Value slice_of(const Value& of, const Value& begin, const Value& end, const Value& step) {

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Access to parts of values and to arguments of functions.
+/// Looks up names: attributes and items of values, and global functions.
 #include <algorithm>
+#include <array>
+#include <ctime>
 
 #include "../unicode/code_points.hpp"
 #include "builtins.hpp"
+#include "runner.hpp"
 #include "strings.hpp"
 
 namespace fsdp::text::jinja {
@@ -64,17 +67,15 @@ Value attribute_of(const Value& of, const std::string& name) {
   }
   if (const Loop* loop = of.as_loop()) return loop_attribute(*loop, name);
   if (std::optional<Value> method = method_of(of, name)) return *std::move(method);
-  if (const Dict* dict = of.as_dict()) {
+  if (const Dict* dict = of.as_dict())
     if (const Value* found = dict->find_name(name)) return *found;
-  }
   return Undefined{name};
 }
 
 Value item_of(const Value& of, const Value& key) {
   if (of.is_undefined()) refuse(of.kind_name(), " has no items");
-  if (const Dict* dict = of.as_dict()) {
+  if (const Dict* dict = of.as_dict())
     if (const Value* found = dict->find(key)) return *found;
-  }
   const bool is_place = key.get<std::int64_t>() != nullptr || key.get<bool>() != nullptr;
   if (is_place && of.as_list() != nullptr) return at_place(of.as_list()->items, key.integer("an index"));
   if (is_place && of.as_text() != nullptr) return character_at(*of.as_text(), key.integer("an index"));
@@ -105,9 +106,8 @@ bool contains(const Value& all, const Value& one) {
 Bound::Bound(std::string_view function, Given arguments, std::span<const std::string_view> names, std::size_t needed)
     : function_(function), arguments_(arguments), names_(names), values_(names.size(), nullptr) {
   if (needed == any) return;
-  if (arguments.positional.size() > names.size()) {
+  if (arguments.positional.size() > names.size())
     refuse(function, ": takes at most ", names.size(), " arguments, and has ", arguments.positional.size());
-  }
   for (std::size_t i = 0; i < arguments.positional.size(); ++i) values_[i] = &arguments.positional[i];
   for (const auto& [name, value] : arguments.named) {
     const auto found = static_cast<std::size_t>(std::ranges::find(names, name) - names.begin());
@@ -115,22 +115,69 @@ Bound::Bound(std::string_view function, Given arguments, std::span<const std::st
     if (values_[found] != nullptr) refuse(function, ": has '", name, "' twice");
     values_[found] = &value;
   }
-  for (std::size_t i = 0; i < needed; ++i) {
+  for (std::size_t i = 0; i < needed; ++i)
     if (values_[i] == nullptr) refuse(function, ": lacks the argument '", names[i], "'");
+}
+
+namespace {
+
+Value range(Runner&, const Value&, const Bound& given) {
+  const bool one = given[1] == nullptr;
+  const std::int64_t begin = one ? 0 : given.integer(0, 0), end = given.integer(one ? 0 : 1, 0);
+  const std::int64_t step = given.integer(2, 1);
+  if (step == 0) refuse("range: the step is 0");
+  std::vector<Value> items;
+  for (std::int64_t i = begin; step > 0 ? i < end : i > end;) {
+    if (static_cast<std::int64_t>(items.size()) == most_range) refuse("range: has more than ", most_range, " numbers");
+    items.emplace_back(i);
+    if (__builtin_add_overflow(i, step, &i)) break;
   }
+  return Value::list(std::move(items));
 }
 
-std::int64_t Bound::integer(std::size_t i, std::int64_t otherwise) const {
-  return values_[i] == nullptr ? otherwise : values_[i]->integer(where(i));
+Dict named_values(std::string_view function, Given arguments) {
+  Dict dict;
+  if (arguments.positional.size() > 1) refuse(function, ": takes one dict and names");
+  for (const Value& from : arguments.positional) {
+    if (from.as_dict() == nullptr) refuse(function, ": ", from.kind_name(), " is no dict");
+    spend(from.as_dict()->items.size());
+    dict.items = from.as_dict()->items;
+  }
+  for (const auto& [name, value] : arguments.named) dict.set(name, value);
+  return dict;
 }
 
-std::string Bound::text(std::size_t i, std::string_view otherwise) const {
-  return values_[i] == nullptr ? std::string(otherwise) : values_[i]->text_or_throw(where(i));
+Value strftime_now(Runner& runner, const Value&, const Bound& given) {
+  const std::string format = given.text(0, "");
+  std::array<char, 1000> room{};
+  const std::size_t length = std::strftime(room.data(), room.size(), format.c_str(), &runner.clock());
+  return std::string(room.data(), length);
 }
 
-std::optional<std::string> Bound::optional_text(std::size_t i) const {
-  if (values_[i] == nullptr || values_[i]->is_none()) return std::nullopt;
-  return values_[i]->text_or_throw(where(i));
+}  // namespace
+
+std::optional<Value> global(const std::string& name) {
+  using V = const Value&;
+  using B = const Bound&;
+  static const Builtins functions = {
+      {"dict", {"dict", {}, Bound::any, [](Runner&, V, B b) { return Value::dict(named_values("dict", b.all())); }}},
+      {"namespace",
+       {"namespace",
+        {},
+        Bound::any,
+        [](Runner& runner, V, B b) { return runner.make_namespace(named_values("namespace", b.all())); }}},
+      {"raise_exception",
+       {"raise_exception",
+        {"message"},
+        1,
+        [](Runner&, V, B b) -> Value { refuse("the template refuses the conversation: ", b[0]->text()); }}},
+      {"range", {"range", {"start", "stop", "step"}, 1, range}},
+      {"strftime_now", {"strftime_now", {"format"}, 1, strftime_now}},
+  };
+  const auto found = functions.find(name);
+  if (found == functions.end()) return std::nullopt;
+  return Value(std::make_shared<const Function>(Function{
+      name, [&builtin = found->second](Runner& runner, Given given) { return builtin.call(runner, {}, given); }}));
 }
 
 }  // namespace fsdp::text::jinja

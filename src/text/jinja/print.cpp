@@ -46,22 +46,17 @@ std::string json_text(std::string_view text, bool ascii) {
   return nlohmann::json(text).dump(-1, ' ', ascii, nlohmann::json::error_handler_t::replace);
 }
 
-std::string joined(const std::vector<Value>& items) {
-  std::string out;
-  for (const Value& item : items) out += (out.empty() ? "" : ", ") + item.representation();
-  return out;
-}
-
 std::string print_list(const List& list) {
-  if (!list.tuple) return "[" + joined(list.items) + "]";
-  return "(" + joined(list.items) + (list.items.size() == 1 ? ",)" : ")");
+  std::string out;
+  for (const Value& item : list.items) out += (out.empty() ? "" : ", ") + item.representation();
+  if (!list.tuple) return "[" + out + "]";
+  return "(" + out + (list.items.size() == 1 ? ",)" : ")");
 }
 
 std::string print_dict(const Dict& dict) {
   std::string out;
-  for (const auto& [key, value] : dict.items) {
+  for (const auto& [key, value] : dict.items)
     out += (out.empty() ? "" : ", ") + key.representation() + ": " + value.representation();
-  }
   return "{" + out + "}";
 }
 

@@ -5,7 +5,6 @@
 
 #include "../../fsdp/core/strings.hpp"
 #include "../unicode/code_points.hpp"
-#include "../unicode/unicode_normalization.hpp"
 #include "../unicode/unicode_sets.hpp"
 #include "value.hpp"
 
@@ -14,9 +13,8 @@ namespace {
 
 bool is_of(std::optional<std::string_view> set, char32_t code) {
   if (!set) return is_space(code);
-  for (std::size_t at = 0; at < set->size();) {
+  for (std::size_t at = 0; at < set->size();)
     if (next_code_point(*set, at) == code) return true;
-  }
   return false;
 }
 

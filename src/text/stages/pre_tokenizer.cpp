@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "pre_tokenizer.hpp"
+#include "stages.hpp"
 
 #include <algorithm>
 #include <optional>
