@@ -95,6 +95,15 @@ ChatTokens tokens_of(const Tokenizer& tokenizer, std::string_view text, const st
   return tokens;
 }
 
+/// Replaces content that is a list of text parts by the concatenation of their texts.
+void join_parts(Json& message) {
+  Json& content = message.at("content");
+  if (!content.is_array()) return;
+  std::string text;
+  for (const Json& part : content) text += part.at("text").get_ref<const std::string&>();
+  content = std::move(text);
+}
+
 }  // namespace
 
 void from_text(std::string_view flag, std::string_view text, Learn& value) { value = learn_names.value(flag, text); }

@@ -26,9 +26,8 @@ bool is_space(char32_t code) {
 }
 
 bool stands_alone(std::string_view text, std::size_t begin, std::size_t end) {
-  std::size_t before = begin > 0 ? previous_code_point(text, begin) : 0, behind = end;
-  if (begin > 0 && is_word(next_code_point(text, before))) return false;
-  return end == text.size() || !is_word(next_code_point(text, behind));
+  if (begin > 0 && is_word(code_point_before(text, begin))) return false;
+  return end == text.size() || !is_word(next_code_point(text, end));
 }
 
 }  // namespace
@@ -84,11 +83,7 @@ void AddedTokenFinder::split(std::string_view text, std::vector<TextPart>& parts
     at = end;
     if (token->single_word && !stands_alone(text, begin, end)) continue;
     if (token->lstrip) {
-      for (std::size_t before = begin; begin > done; begin = before) {
-        before = previous_code_point(text, begin);
-        std::size_t place = before;
-        if (!is_space(next_code_point(text, place))) break;
-      }
+      while (begin > done && is_space(code_point_before(text, begin))) begin = previous_code_point(text, begin);
       begin = std::max(begin, done);  // the previous token may have stripped a part of this white space
     }
     if (token->rstrip) {

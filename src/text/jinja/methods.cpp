@@ -2,7 +2,6 @@
 /// @file
 /// Python's methods of texts, lists and dicts that do not modify them.
 #include <algorithm>
-#include <map>
 
 #include "../unicode/code_points.hpp"
 #include "builtins.hpp"

@@ -60,6 +60,21 @@ std::string print_dict(const Dict& dict) {
   return "{" + out + "}";
 }
 
+/// Prints a number as Python's repr() does.
+std::string print_float(double value) {
+  if (std::isnan(value)) return "nan";
+  if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
+  std::array<char, 40> room{};
+  const auto end = std::to_chars(room.data(), room.data() + room.size(), value, std::chars_format::scientific).ptr;
+  const std::string_view shortest(room.data(), static_cast<std::size_t>(end - room.data()));
+  const std::size_t e = shortest.find('e');
+  const int exponent = std::stoi(std::string(shortest.substr(e + 1)));
+  if (exponent < -4 || exponent >= 16) return std::string(shortest);
+  const auto fixed = std::to_chars(room.data(), room.data() + room.size(), value, std::chars_format::fixed).ptr;
+  std::string out(room.data(), fixed);
+  return out.find('.') == out.npos ? out + ".0" : out;
+}
+
 class JsonWriter {
  public:
   JsonWriter(std::string& out, const JsonStyle& style) : out_(out), style_(style) {}
@@ -131,20 +146,6 @@ class JsonWriter {
 };
 
 }  // namespace
-
-std::string print_float(double value) {
-  if (std::isnan(value)) return "nan";
-  if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
-  std::array<char, 40> room{};
-  const auto end = std::to_chars(room.data(), room.data() + room.size(), value, std::chars_format::scientific).ptr;
-  const std::string_view shortest(room.data(), static_cast<std::size_t>(end - room.data()));
-  const std::size_t e = shortest.find('e');
-  const int exponent = std::stoi(std::string(shortest.substr(e + 1)));
-  if (exponent < -4 || exponent >= 16) return std::string(shortest);
-  const auto fixed = std::to_chars(room.data(), room.data() + room.size(), value, std::chars_format::fixed).ptr;
-  std::string out(room.data(), fixed);
-  return out.find('.') == out.npos ? out + ".0" : out;
-}
 
 std::string Value::text() const {
   if (is_undefined()) return {};

@@ -4,13 +4,11 @@
 /// value.hpp.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <ctime>
 #include <map>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include <tessera/text/chat_template.hpp>

@@ -244,8 +244,6 @@ bool is_less(const Value& a, const Value& b);
 /// for other values. Spends a step for each.
 std::vector<Value> items_of(const Value& value);
 
-std::string print_float(double value);  ///< as Python's repr
-
 /// The arguments of json.dumps. A negative `indent` writes one line.
 struct JsonStyle {
   int indent = -1;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "pattern.hpp"
-
+/// @file
+/// Parses patterns: read_pattern of regular_expression.hpp.
 #include <optional>
 #include <string>
 #include <utility>
@@ -10,6 +10,7 @@
 
 #include "../../fsdp/core/strings.hpp"
 #include "../unicode/unicode_sets.hpp"
+#include "regular_expression.hpp"
 
 namespace fsdp::text {
 namespace {

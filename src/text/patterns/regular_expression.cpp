@@ -13,7 +13,6 @@
 
 #include "../../fsdp/core/strings.hpp"
 #include "../unicode/unicode_sets.hpp"
-#include "pattern.hpp"
 
 namespace fsdp::text {
 
@@ -208,9 +207,40 @@ struct RegularExpression::Compiled {
   CodePointTable symbols;
   PatternCode quick, counted;
 
+  /// Runs the counted matcher for matches that begin in [at, at + window]. Returns PCRE2's result.
+  int count(std::string_view subject, std::size_t at, Workspace& work, Budget& budget) const {
+    work.count = {.steps = 0, .most = budget.left(), .place = at};
+    pcre2_set_offset_limit(work.counted.get(), at + window);
+    const int result = match(counted, subject, subject.size(), at, 0, work, work.counted);
+    budget.spend(work.count.steps);
+    require<InputError>(result >= 0 || result == PCRE2_ERROR_NOMATCH, source, ": the regular expression \"",
+                        shortened(pattern), "\" needs too much memory on a text of ", subject.size(), " characters");
+    return result;
+  }
+
   /// Finds the first match that begins at `at` or later, and stores it in work.found. Returns false if there is none.
-  bool find(std::string_view subject, std::size_t at, Workspace& work, Budget& budget) const;
-  int count(std::string_view subject, std::size_t at, Workspace& work, Budget& budget) const;
+  bool find(std::string_view subject, std::size_t at, Workspace& work, Budget& budget) const {
+    while (at <= subject.size()) {
+      if (quick.code) {
+        const std::size_t end = std::min(subject.size(), at + window);
+        const bool cut = end < subject.size();
+        const int result = match(quick, subject, end, at, cut ? PCRE2_PARTIAL_HARD : 0, work, work.quick);
+        const bool at_end = cut && work.found[0] == end;  // with more text visible, it might match differently
+        if (result >= 0 && !at_end) return true;
+        if (result >= 0 || result == PCRE2_ERROR_NOMATCH) {
+          at = cut ? end : end + 1;
+          continue;
+        }
+        if (result == PCRE2_ERROR_PARTIAL && work.found[0] > at) {  // a match that begins there needs more visible text
+          at = work.found[0];
+          continue;
+        }
+      }
+      if (count(subject, at, work, budget) >= 0) return true;
+      at += window + 1;
+    }
+    return false;
+  }
 };
 
 RegularExpression::RegularExpression(std::string_view pattern, const std::string& source) {
@@ -240,42 +270,6 @@ RegularExpression RegularExpression::of_literal(std::string_view text, const std
     pattern += c;
   }
   return RegularExpression(pattern, source);
-}
-
-/// Runs the counted matcher for matches that begin in [at, at + window]. Returns PCRE2's result.
-int RegularExpression::Compiled::count(std::string_view subject, std::size_t at, Workspace& work,
-                                       Budget& budget) const {
-  work.count = {.steps = 0, .most = budget.left(), .place = at};
-  pcre2_set_offset_limit(work.counted.get(), at + window);
-  const int result = match(counted, subject, subject.size(), at, 0, work, work.counted);
-  budget.spend(work.count.steps);
-  require<InputError>(result >= 0 || result == PCRE2_ERROR_NOMATCH, source, ": the regular expression \"",
-                      shortened(pattern), "\" needs too much memory on a text of ", subject.size(), " characters");
-  return result;
-}
-
-bool RegularExpression::Compiled::find(std::string_view subject, std::size_t at, Workspace& work,
-                                       Budget& budget) const {
-  while (at <= subject.size()) {
-    if (quick.code) {
-      const std::size_t end = std::min(subject.size(), at + window);
-      const bool cut = end < subject.size();
-      const int result = match(quick, subject, end, at, cut ? PCRE2_PARTIAL_HARD : 0, work, work.quick);
-      const bool at_end = cut && work.found[0] == end;  // with more text visible, it might match differently
-      if (result >= 0 && !at_end) return true;
-      if (result >= 0 || result == PCRE2_ERROR_NOMATCH) {
-        at = cut ? end : end + 1;
-        continue;
-      }
-      if (result == PCRE2_ERROR_PARTIAL && work.found[0] > at) {  // a match that begins there needs more visible text
-        at = work.found[0];
-        continue;
-      }
-    }
-    if (count(subject, at, work, budget) >= 0) return true;
-    at += window + 1;
-  }
-  return false;
 }
 
 void RegularExpression::find_all(std::string_view text, std::vector<Match>& matches, Budget& budget) const {

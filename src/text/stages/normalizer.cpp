@@ -46,25 +46,23 @@ PatternText read_pattern_text(const Keys& step) {
 
 bool Replace::append(std::string& out, std::string_view text, Budget& budget) const {
   budget.spend(text.size());
+  bool found = false;
   std::size_t copied = 0;
   const auto replace = [&](std::size_t begin, std::size_t end) {
     budget.spend(content.size());
     out += text.substr(copied, begin - copied);
     out += content;
     copied = end;
+    found = true;
   };
   if (pattern) {
     std::vector<Match> matches;
     pattern->find_all(text, matches, budget);
     for (const Match& match : matches) replace(match.begin, match.end);
-    out += text.substr(copied);
-    return !matches.empty();
-  }
-  budget.spend(search_steps(text, literal));
-  bool found = false;
-  for (std::size_t at = text.find(literal); at != text.npos; at = text.find(literal, copied)) {
-    replace(at, at + literal.size());
-    found = true;
+  } else {
+    budget.spend(search_steps(text, literal));
+    for (std::size_t at = text.find(literal); at != text.npos; at = text.find(literal, copied))
+      replace(at, at + literal.size());
   }
   out += text.substr(copied);
   return found;

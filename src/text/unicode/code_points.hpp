@@ -28,6 +28,12 @@ inline std::size_t previous_code_point(std::string_view text, std::size_t at) {
   return at;
 }
 
+/// Returns the code point that ends at `at`. The text must be valid UTF-8.
+inline char32_t code_point_before(std::string_view text, std::size_t at) {
+  at = previous_code_point(text, at);
+  return next_code_point(text, at);
+}
+
 inline void append_utf8(std::string& out, char32_t code) {
   if (code < 0x80) {
     out += static_cast<char>(code);
