@@ -97,8 +97,7 @@ class ChatFormat {
   /// takes to `steps`, which are limited.
   TextRange turn(const ChatRow& row, std::size_t i, const std::string& whole, const std::string& source,
                  std::size_t& steps) const;
-  std::vector<TextRange> added_by_turns(const ChatRow& row, const std::string& whole, const std::string& source) const;
-  std::vector<TextRange> learned_blocks(const ChatRow& row, const RenderedChat& chat, const std::string& source) const;
+  std::vector<TextRange> learned_ranges(const ChatRow& row, const RenderedChat& chat, const std::string& source) const;
 
   std::filesystem::path file_;  // the tokenizer's file
   Tokenizer tokenizer_;

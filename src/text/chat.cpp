@@ -14,8 +14,6 @@
 #include "../fsdp/core/json/strict_json.hpp"
 #include "../fsdp/core/value_names.hpp"
 #include "built_in_templates.hpp"
-#include "chat_check.hpp"
-#include "chat_messages.hpp"
 #include "chat_row.hpp"
 #include "jinja/strings.hpp"
 #include "jinja/value.hpp"
@@ -97,22 +95,13 @@ ChatTokens tokens_of(const Tokenizer& tokenizer, std::string_view text, const st
   return tokens;
 }
 
-/// Returns the token that a template writes after an answer, such as "<|im_end|>"; empty if it writes none.
-std::string text_behind_answers(const ChatFormat& format) {
-  const std::string mark = "tessera";
-  std::string with;
-  try {
-    with = format.prompt("[" + chat_message("user", "x") + "," + chat_message("assistant", mark) + "," +
-                         chat_message("user", "x") + "]");
-  } catch (const InputError&) {
-    return {};  // the template refuses this conversation; answers end at the model's end token
-  }
-  const std::size_t at = with.rfind(mark);
-  if (at == with.npos) return {};
-  const std::size_t begin = with.find_first_not_of(" \n", at + mark.size());
-  if (begin == with.npos || with[begin] != '<') return {};
-  const std::size_t end = with.find('>', begin);
-  return end == with.npos ? "" : with.substr(begin, end + 1 - begin);
+/// Replaces content that is a list of text parts by the concatenation of their texts.
+void join_parts(Json& message) {
+  Json& content = message.at("content");
+  if (!content.is_array()) return;
+  std::string text;
+  for (const Json& part : content) text += part.at("text").get_ref<const std::string&>();
+  content = std::move(text);
 }
 
 }  // namespace
@@ -259,23 +248,18 @@ TextRange ChatFormat::turn(const ChatRow& row, std::size_t i, const std::string&
   return {before.size(), after.size()};
 }
 
-std::vector<TextRange> ChatFormat::added_by_turns(const ChatRow& row, const std::string& whole,
+std::vector<TextRange> ChatFormat::learned_ranges(const ChatRow& row, const RenderedChat& chat,
                                                   const std::string& source) const {
-  std::vector<TextRange> answers;
-  std::size_t steps = 0;
-  for (std::size_t i = 0; i < row.messages.size(); ++i)
-    if (row.learned[i]) answers.push_back(turn(row, i, whole, source, steps));
-  return answers;
-}
-
-std::vector<TextRange> ChatFormat::learned_blocks(const ChatRow& row, const RenderedChat& chat,
-                                                  const std::string& source) const {
+  std::vector<TextRange> learned;
   std::vector<std::size_t> answers;
-  for (std::size_t i = 0; i < row.messages.size(); ++i)
-    if (is_answer(row.messages[i])) answers.push_back(i);
-  const bool one_each = answers.size() == chat.answers.size();
   std::size_t steps = 0;
-  std::vector<TextRange> learned = one_each ? std::vector<TextRange>() : chat.answers;
+  for (std::size_t i = 0; i < row.messages.size(); ++i) {
+    if (is_answer(row.messages[i])) answers.push_back(i);
+    if (!template_.marks_answers() && row.learned[i]) learned.push_back(turn(row, i, chat.text, source, steps));
+  }
+  if (!template_.marks_answers()) return learned;
+  const bool one_each = answers.size() == chat.answers.size();
+  if (!one_each) learned = chat.answers;
   for (std::size_t i = 0; i < answers.size(); ++i) {
     const bool learns = row.learned[answers[i]];
     if (one_each && learns) learned.push_back(chat.answers[i]);
@@ -312,8 +296,7 @@ ChatTokens ChatFormat::of_messages(ChatRow& row, const std::string& source) cons
     return rendered(row);
   });
   const bool blocks = template_.marks_answers();
-  const std::vector<TextRange> answers =
-      blocks ? learned_blocks(row, chat, source) : added_by_turns(row, chat.text, source);
+  const std::vector<TextRange> answers = learned_ranges(row, chat, source);
   const std::vector<TextRange>& first = blocks ? chat.answers : answers;
   ChatTokens tokens = tokens_of(tokenizer_, chat.text, answers);
   const bool one_each = !blocks || std::ranges::count_if(row.messages, is_answer) == std::ssize(chat.answers);
@@ -353,16 +336,6 @@ ChatTokens ChatFormat::encode(std::string_view json, const std::string& source) 
 std::string chat_message(std::string_view role, std::string_view content) {
   return nlohmann::json{{"role", role}, {"content", content}}.dump(-1, ' ', false,
                                                                    nlohmann::json::error_handler_t::replace);
-}
-
-AnswerEnd answer_end(const ChatFormat& format) {
-  AnswerEnd end{.text = text_behind_answers(format)};
-  std::vector<std::string> names = {end.text};
-  const auto eos = format.special_tokens().find("eos_token");
-  if (eos != format.special_tokens().end()) names.push_back(eos->second);
-  for (const std::string& name : names)
-    if (const std::optional<TokenId> id = format.tokenizer().id_of(name)) end.tokens.push_back(*id);
-  return end;
 }
 
 }  // namespace fsdp::text

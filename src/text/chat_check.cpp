@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "chat_check.hpp"
+#include "chat_row.hpp"
 
 #include <string.h>  // NOLINT(modernize-deprecated-headers): memmem is not standard C
 
@@ -17,7 +17,6 @@
 #include <tessera/text/chat_template.hpp>
 
 #include "../fsdp/core/json/strict_json.hpp"
-#include "chat_messages.hpp"
 #include "jinja/strings.hpp"
 #include "unicode/code_points.hpp"
 
@@ -85,13 +84,13 @@ Decoded decoded(const Decoded& from) {
 /// A searchable rendered text at up to three levels: unchanged, and with JSON's escapes decoded once and twice.
 class Rendered {
  public:
-  explicit Rendered(std::string_view text) : size_(text.size()) {
+  explicit Rendered(std::string_view text) {
     levels_.push_back({.text = std::string(text)});
     while (levels_.size() < 3 && levels_.back().text.find('\\') != std::string::npos)
       levels_.push_back(decoded(levels_.back()));
   }
 
-  std::size_t size() const { return size_; }
+  std::size_t size() const { return levels_.front().text.size(); }
   const std::vector<Decoded>& levels() const { return levels_; }
 
   /// Returns the first occurrence of `what` in [from, to) at any level. Searches windows of doubling size at all
@@ -113,7 +112,6 @@ class Rendered {
   }
 
  private:
-  std::size_t size_;
   std::vector<Decoded> levels_;
 };
 
@@ -346,9 +344,8 @@ MissingPart missing_part(const ChatRow& row, std::string_view text, std::size_t 
       reader.skip_to(learned.front().begin);
       learned = learned.subspan(1);
     }
-    for (const Piece& piece : pieces_of(row.messages[i])) {
+    for (const Piece& piece : pieces_of(row.messages[i]))
       if (!reader.read(piece)) return {.kind = piece.kind, .message = row.number(i), .name = piece.called};
-    }
   }
   MissingPart missing{.reasoning = reader.finish()};
   if (row.tools.is_array() && !row.tools.empty()) {

@@ -13,8 +13,7 @@
 #include "../fsdp/core/strings.hpp"
 #include "budget.hpp"
 #include "jinja/runner.hpp"
-#include "jinja/syntax/lexer.hpp"
-#include "jinja/syntax/parser.hpp"
+#include "jinja/syntax/syntax.hpp"
 
 namespace fsdp::text {
 
@@ -66,13 +65,11 @@ RenderedChat ChatTemplate::render(const jinja::Value& variables, const std::tm& 
   const jinja::Spending spending(budget, base_memory + memory_per_byte * (state_->bytes + size));
   jinja::Runner runner(variables, clock);
   try {
-    runner.run(state_->program);
+    runner.run_body(state_->program.body);
   } catch (const InputError& error) {
     throw InputError(message(state_->source, ": line ", runner.line(), ": ", error.what()));
   }
-  RenderedChat rendered{.text = runner.text(), .answers = {}, .steps = budget.spent()};
-  for (const auto& [begin, end] : runner.generations()) rendered.answers.push_back({begin, end});
-  return rendered;
+  return {.text = runner.text(), .answers = runner.generations(), .steps = budget.spent()};
 }
 
 bool ChatTemplate::mentions(std::string_view name) const { return state_->names.contains(name); }

@@ -8,7 +8,6 @@
 
 #include "src/text/patterns/regular_expression.hpp"
 #include "src/text/unicode/code_points.hpp"
-#include "src/text/unicode/unicode_normalization.hpp"
 #include "text/hashes.hpp"
 
 namespace fsdp::text {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The model "BPE" of tokenizer.json: starts with a word's characters and merges neighbouring tokens, the pair with the
-/// lowest rank first.
+/// lowest rank first; and the alphabet of byte-level files, introduced by GPT-2: it writes each byte as a visible
+/// character.
 #pragma once
 
 #include <array>
@@ -14,10 +15,16 @@
 #include <tessera/text/tokenizer.hpp>
 
 #include "../../fsdp/core/json/strict_json.hpp"
-#include "pair_map.hpp"
-#include "token_map.hpp"
+#include "token_tables.hpp"
 
 namespace fsdp::text {
+
+/// Appends the bytes of a token that is written in the alphabet. Appends nothing and returns false if it has other
+/// characters.
+bool append_bytes(std::string& out, std::string_view token);
+
+/// Returns the byte of a token "<0x..>"; nothing for another token.
+std::optional<unsigned char> byte_of_fallback(std::string_view token);
 
 /// Returns the offset of the first U+2581, at `from` or later, that follows a different character; npos if there is
 /// none. `from` must not be 0.
@@ -39,7 +46,7 @@ struct BpeScratch {
 class Bpe {
  public:
   /// Reads the "model" of a tokenizer.json. `byte_level`: words are bytes, which the vocabulary spells in the alphabet
-  /// of byte_alphabet.hpp. Throws InputError.
+  /// above. Throws InputError.
   Bpe(const Keys& model, bool byte_level);
 
   /// Appends the ids of a word, which must not be empty: UTF-8, or any bytes if the model is byte-level.

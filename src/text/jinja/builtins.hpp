@@ -29,10 +29,17 @@ class Bound {
   /// Returns nullptr if the argument was not given; the value none counts as given.
   const Value* operator[](std::size_t i) const { return values_[i]; }
   bool truth(std::size_t i, bool otherwise) const { return values_[i] == nullptr ? otherwise : values_[i]->truth(); }
-  std::int64_t integer(std::size_t i, std::int64_t otherwise) const;
-  std::string text(std::size_t i, std::string_view otherwise) const;
+  std::int64_t integer(std::size_t i, std::int64_t otherwise) const {
+    return values_[i] == nullptr ? otherwise : values_[i]->integer(where(i));
+  }
+  std::string text(std::size_t i, std::string_view otherwise) const {
+    return values_[i] == nullptr ? std::string(otherwise) : values_[i]->text_or_throw(where(i));
+  }
   /// Returns nothing if the argument was not given or is none.
-  std::optional<std::string> optional_text(std::size_t i) const;
+  std::optional<std::string> optional_text(std::size_t i) const {
+    if (values_[i] == nullptr || values_[i]->is_none()) return std::nullopt;
+    return values_[i]->text_or_throw(where(i));
+  }
   Given all() const { return arguments_; }
 
  private:
@@ -73,6 +80,19 @@ Value attribute_of(const Value& of, const std::string& name);
 Value item_of(const Value& of, const Value& key);
 /// Returns the value at a path such as "a.b.0", which some filters take.
 Value value_at(const Value& of, std::string_view path);
+
+/// Returns the texts of the items of a value, with `between` between them.
+template <class Text>
+std::string joined(const Value& items, std::string_view between, const Text& text_of) {
+  std::string out;
+  bool first = true;
+  for (const Value& item : items_of(items)) {
+    if (!std::exchange(first, false)) out += between;
+    require_short(out);
+    out += text_of(item);
+  }
+  return out;
+}
 
 /// Returns whether a list, a dict's keys or a text contains a value.
 bool contains(const Value& all, const Value& one);

@@ -33,15 +33,7 @@ Value folded(const Value& value, bool case_sensitive) {
 
 Value join_filter(Runner&, const Value& of, const Bound& given) {
   const std::string between = given[0] == nullptr ? "" : given[0]->text();
-  std::string out;
-  bool first = true;
-  for (const Value& item : items_of(of)) {
-    if (!first) out += between;
-    first = false;
-    require_short(out);
-    out += part_of(item, given[1]).text();
-  }
-  return out;
+  return joined(of, between, [&](const Value& item) { return part_of(item, given[1]).text(); });
 }
 
 template <bool from_end>
@@ -111,9 +103,8 @@ Value extreme(Runner&, const Value& of, const Bound& given) {
   if (items.empty()) return Undefined{"an item of nothing"};
   const auto key = [&](const Value& item) { return folded(part_of(item, given[1]), given.truth(0, false)); };
   const Value* found = &items[0];
-  for (const Value& item : items) {
+  for (const Value& item : items)
     if (largest ? is_less(key(*found), key(item)) : is_less(key(item), key(*found))) found = &item;
-  }
   return *found;
 }
 
@@ -125,9 +116,8 @@ Value sum(Runner&, const Value& of, const Bound& given) {
     if (total.get<double>() != nullptr || part.get<double>() != nullptr) {
       total = total.number("sum: 'start'") + part.number("an item of sum");
     } else {
-      if (__builtin_add_overflow(total.integer("sum: 'start'"), part.integer("an item of sum"), &whole)) {
+      if (__builtin_add_overflow(total.integer("sum: 'start'"), part.integer("an item of sum"), &whole))
         refuse("sum: a number of more than 63 bits");
-      }
       total = whole;
     }
   }

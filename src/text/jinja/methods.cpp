@@ -2,7 +2,6 @@
 /// @file
 /// Python's methods of texts, lists and dicts that do not modify them.
 #include <algorithm>
-#include <map>
 
 #include "../unicode/code_points.hpp"
 #include "builtins.hpp"
@@ -10,6 +9,9 @@
 
 namespace fsdp::text::jinja {
 namespace {
+
+using V = const Value&;
+using B = const Bound&;
 
 template <class Parts>
 Value list_of(const Parts& parts) {
@@ -59,10 +61,6 @@ Value parts_of(Runner&, const Value& of, const Bound& given) {
   return list_of(cut(*of.as_text(), at, given.integer(1, -1)));
 }
 
-Value lines_of(Runner&, const Value& of, const Bound& given) {
-  return list_of(split_lines(*of.as_text(), given.truth(0, false)));
-}
-
 /// Implements startswith and endswith, which also take a tuple of texts.
 template <bool starts>
 Value begins_or_ends(Runner&, const Value& of, const Bound& given) {
@@ -75,10 +73,6 @@ Value begins_or_ends(Runner&, const Value& of, const Bound& given) {
   const List* several = given[0]->as_list();
   if (several == nullptr) return holds(*given[0]);
   return std::any_of(several->items.begin(), several->items.end(), holds);
-}
-
-Value replace(Runner&, const Value& of, const Bound& given) {
-  return replaced(*of.as_text(), given.text(0, ""), given.text(1, ""), given.integer(2, -1));
 }
 
 template <bool from_right, bool must>
@@ -99,15 +93,7 @@ Value count_in(Runner&, const Value& of, const Bound& given) {
 }
 
 Value join(Runner&, const Value& of, const Bound& given) {
-  std::string out;
-  bool first = true;
-  for (const Value& item : items_of(*given[0])) {
-    if (!first) out += *of.as_text();
-    first = false;
-    require_short(out);
-    out += item.text_or_throw("an item of join");
-  }
-  return out;
+  return joined(*given[0], *of.as_text(), [](const Value& item) { return item.text_or_throw("an item of join"); });
 }
 
 template <bool prefix>
@@ -189,24 +175,30 @@ const Builtins& text_methods() {
       {"partition", {"partition", {"sep"}, 1, partition<false>}},
       {"removeprefix", {"removeprefix", {"affix"}, 1, without_affix<true>}},
       {"removesuffix", {"removesuffix", {"affix"}, 1, without_affix<false>}},
-      {"replace", {"replace", {"old", "new", "count"}, 2, replace}},
+      {"replace",
+       {"replace",
+        {"old", "new", "count"},
+        2,
+        [](Runner&, V of, B b) -> Value {
+          return replaced(*of.as_text(), b.text(0, ""), b.text(1, ""), b.integer(2, -1));
+        }}},
       {"rfind", {"find", {"sub"}, 1, place_of<true, false>}},
       {"rindex", {"find", {"sub"}, 1, place_of<true, true>}},
       {"rpartition", {"partition", {"sep"}, 1, partition<true>}},
       {"rsplit", {"split", {"sep", "maxsplit"}, 0, parts_of<split_right>}},
       {"rstrip", {"strip", {"chars"}, 0, stripped<strip_right>}},
       {"split", {"split", {"sep", "maxsplit"}, 0, parts_of<split>}},
-      {"splitlines", {"splitlines", {"keepends"}, 0, lines_of}},
+      {"splitlines",
+       {"splitlines",
+        {"keepends"},
+        0,
+        [](Runner&, V of, B b) { return list_of(split_lines(*of.as_text(), b.truth(0, false))); }}},
       {"startswith", {"startswith", {"of"}, 1, begins_or_ends<true>}},
       {"strip", {"strip", {"chars"}, 0, stripped<strip>}},
       {"title", {change, {}, 0, mapped_text<title>}},
       {"upper", {change, {}, 0, mapped_text<upper>}},
   };
   return methods;
-}
-
-Value count_of(Runner&, const Value& of, const Bound& given) {
-  return static_cast<std::int64_t>(std::ranges::count(of.as_list()->items, *given[0]));
 }
 
 Value index_of(Runner&, const Value& of, const Bound& given) {
@@ -233,8 +225,13 @@ Value all_of(Runner&, const Value& of, const Bound&) {
 
 const Builtins& methods_of(const Value& value) {
   static const Builtins none;
-  static const Builtins of_lists = {{"count", {"count", {"value"}, 1, count_of}},
-                                    {"index", {"index", {"value"}, 1, index_of}}};
+  static const Builtins of_lists = {
+      {"count",
+       {"count",
+        {"value"},
+        1,
+        [](Runner&, V of, B b) -> Value { return std::ranges::count(of.as_list()->items, *b[0]); }}},
+      {"index", {"index", {"value"}, 1, index_of}}};
   static const Builtins of_dicts = {{"get", {"get", {"key", "default"}, 1, get}},
                                     {"items", {"items", {}, 0, all_of<DictView::items>}},
                                     {"keys", {"keys", {}, 0, all_of<DictView::keys>}},

@@ -46,23 +46,33 @@ std::string json_text(std::string_view text, bool ascii) {
   return nlohmann::json(text).dump(-1, ' ', ascii, nlohmann::json::error_handler_t::replace);
 }
 
-std::string joined(const std::vector<Value>& items) {
-  std::string out;
-  for (const Value& item : items) out += (out.empty() ? "" : ", ") + item.representation();
-  return out;
-}
-
 std::string print_list(const List& list) {
-  if (!list.tuple) return "[" + joined(list.items) + "]";
-  return "(" + joined(list.items) + (list.items.size() == 1 ? ",)" : ")");
+  std::string out;
+  for (const Value& item : list.items) out += (out.empty() ? "" : ", ") + item.representation();
+  if (!list.tuple) return "[" + out + "]";
+  return "(" + out + (list.items.size() == 1 ? ",)" : ")");
 }
 
 std::string print_dict(const Dict& dict) {
   std::string out;
-  for (const auto& [key, value] : dict.items) {
+  for (const auto& [key, value] : dict.items)
     out += (out.empty() ? "" : ", ") + key.representation() + ": " + value.representation();
-  }
   return "{" + out + "}";
+}
+
+/// Prints a number as Python's repr() does.
+std::string print_float(double value) {
+  if (std::isnan(value)) return "nan";
+  if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
+  std::array<char, 40> room{};
+  const auto end = std::to_chars(room.data(), room.data() + room.size(), value, std::chars_format::scientific).ptr;
+  const std::string_view shortest(room.data(), static_cast<std::size_t>(end - room.data()));
+  const std::size_t e = shortest.find('e');
+  const int exponent = std::stoi(std::string(shortest.substr(e + 1)));
+  if (exponent < -4 || exponent >= 16) return std::string(shortest);
+  const auto fixed = std::to_chars(room.data(), room.data() + room.size(), value, std::chars_format::fixed).ptr;
+  std::string out(room.data(), fixed);
+  return out.find('.') == out.npos ? out + ".0" : out;
 }
 
 class JsonWriter {
@@ -136,20 +146,6 @@ class JsonWriter {
 };
 
 }  // namespace
-
-std::string print_float(double value) {
-  if (std::isnan(value)) return "nan";
-  if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
-  std::array<char, 40> room{};
-  const auto end = std::to_chars(room.data(), room.data() + room.size(), value, std::chars_format::scientific).ptr;
-  const std::string_view shortest(room.data(), static_cast<std::size_t>(end - room.data()));
-  const std::size_t e = shortest.find('e');
-  const int exponent = std::stoi(std::string(shortest.substr(e + 1)));
-  if (exponent < -4 || exponent >= 16) return std::string(shortest);
-  const auto fixed = std::to_chars(room.data(), room.data() + room.size(), value, std::chars_format::fixed).ptr;
-  std::string out(room.data(), fixed);
-  return out.find('.') == out.npos ? out + ".0" : out;
-}
 
 std::string Value::text() const {
   if (is_undefined()) return {};

@@ -16,8 +16,6 @@ Runner::~Runner() {
   for (const std::shared_ptr<Namespace>& members : namespaces_) members->members.items.clear();
 }
 
-void Runner::run(const Program& program) { run_body(program.body); }
-
 void Runner::print(const std::string& text) {
   spend(text.size() / 16);
   if (out_.size() + text.size() > most_text) refuse("the text becomes longer than ", most_text, " bytes");
@@ -124,7 +122,7 @@ void Runner::run_generation(const Body& body) {  // NOLINT(misc-no-recursion)
   const std::shared_ptr<Scope> outer = std::exchange(scope_, std::make_shared<Scope>(Scope{.outer = scope_}));
   run_body(body);
   scope_ = outer;
-  generations_.emplace_back(begin, out_.size());
+  generations_.push_back({begin, out_.size()});
 }
 
 std::string Runner::captured(const Body& body) {  // NOLINT(misc-no-recursion)
@@ -154,9 +152,8 @@ Value Runner::function_of(const std::shared_ptr<const Macro>& macro) {
 Value Runner::call_macro(const Macro& macro, const std::shared_ptr<Scope>& outer,  // NOLINT(misc-no-recursion)
                          const CallArguments& arguments) {
   const auto& parameters = macro.parameters;
-  if (arguments.positional.size() > parameters.size()) {
+  if (arguments.positional.size() > parameters.size())
     refuse("the macro ", macro.name, " takes at most ", parameters.size(), " arguments");
-  }
   const std::shared_ptr<Scope> caller = std::exchange(scope_, std::make_shared<Scope>(Scope{.outer = outer}));
   spend(arguments.named.size() * parameters.size() / 16);
   for (const auto& given : arguments.named) {
@@ -165,9 +162,8 @@ Value Runner::call_macro(const Macro& macro, const std::shared_ptr<Scope>& outer
         std::find_if(parameters.begin(), parameters.end(), [&](const auto& p) { return p.first == name; });
     if (found == parameters.end() && name != "caller")
       refuse("the macro ", macro.name, " has no parameter '", name, "'");
-    if (found - parameters.begin() < static_cast<std::ptrdiff_t>(arguments.positional.size())) {
+    if (found - parameters.begin() < static_cast<std::ptrdiff_t>(arguments.positional.size()))
       refuse("the macro ", macro.name, " gets '", name, "' twice");
-    }
     scope_->values[name] = given.second;
   }
   for (std::size_t i = 0; i < parameters.size(); ++i) {
@@ -189,9 +185,7 @@ Value Runner::call_macro(const Macro& macro, const std::shared_ptr<Scope>& outer
 void Runner::assign(const Target& target, const Value& value) {  // NOLINT(misc-no-recursion)
   if (!target.parts.empty()) {
     const std::vector<Value> items = items_of(value);
-    if (items.size() != target.parts.size()) {
-      refuse(target.parts.size(), " names are set to ", items.size(), " values");
-    }
+    if (items.size() != target.parts.size()) refuse(target.parts.size(), " names are set to ", items.size(), " values");
     for (std::size_t i = 0; i < items.size(); ++i) assign(target.parts[i], items[i]);
   } else if (target.member.empty()) {
     scope_->values[target.name] = value;

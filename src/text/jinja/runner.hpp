@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Runs a template with variables, within limits on depth and output; its values spend steps and memory, see
-/// spending.hpp.
+/// value.hpp.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <ctime>
 #include <map>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
+
+#include <tessera/text/chat_template.hpp>
 
 #include "syntax/syntax.hpp"
 
@@ -34,12 +34,8 @@ class Runner {
   Runner(const Runner&) = delete;
   Runner& operator=(const Runner&) = delete;
 
-  void run(const Program& program);
-
   const std::string& text() const { return out_; }
-  const std::vector<std::pair<std::size_t, std::size_t>>& generations() const {
-    return generations_;
-  }                                   ///< the {% generation %} blocks, as byte ranges of text()
+  const std::vector<TextRange>& generations() const { return generations_; }  ///< {% generation %} blocks in text()
   int line() const { return line_; }  ///< line of the expression or statement that ran last
 
   // For functions that a template calls.
@@ -80,7 +76,7 @@ class Runner {
   std::shared_ptr<Scope> scope_ = std::make_shared<Scope>();
   std::vector<std::shared_ptr<Namespace>> namespaces_;  // cleared at the end, since they may refer to each other
   std::string out_;
-  std::vector<std::pair<std::size_t, std::size_t>> generations_;
+  std::vector<TextRange> generations_;
   int depth_ = 0;
   int line_ = 0;
 };

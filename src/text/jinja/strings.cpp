@@ -5,7 +5,6 @@
 
 #include "../../fsdp/core/strings.hpp"
 #include "../unicode/code_points.hpp"
-#include "../unicode/unicode_normalization.hpp"
 #include "../unicode/unicode_sets.hpp"
 #include "value.hpp"
 
@@ -14,9 +13,8 @@ namespace {
 
 bool is_of(std::optional<std::string_view> set, char32_t code) {
   if (!set) return is_space(code);
-  for (std::size_t at = 0; at < set->size();) {
+  for (std::size_t at = 0; at < set->size();)
     if (next_code_point(*set, at) == code) return true;
-  }
   return false;
 }
 
@@ -55,12 +53,7 @@ std::vector<std::string_view> words_from_right(std::string_view text, std::int64
   for (text = strip_right(text); !text.empty(); text = strip_right(text)) {
     spend(1);
     std::size_t begin = most >= 0 && static_cast<std::int64_t>(parts.size()) == most ? 0 : text.size();
-    while (begin > 0) {
-      std::size_t at = previous_code_point(text, begin);
-      const std::size_t before = at;
-      if (begin != 0 && is_space(next_code_point(text, at))) break;
-      begin = before;
-    }
+    while (begin > 0 && !is_space(code_point_before(text, begin))) begin = previous_code_point(text, begin);
     parts.push_back(text.substr(begin));
     text = text.substr(0, begin);
   }
@@ -86,12 +79,7 @@ std::string_view strip_left(std::string_view text, std::optional<std::string_vie
 std::string_view strip_right(std::string_view text, std::optional<std::string_view> of) {
   if (of) spend(text.size() / 16 * of->size());
   std::size_t end = text.size();
-  while (end > 0) {
-    std::size_t at = previous_code_point(text, end);
-    const std::size_t begin = at;
-    if (!is_of(of, next_code_point(text, at))) break;
-    end = begin;
-  }
+  while (end > 0 && is_of(of, code_point_before(text, end))) end = previous_code_point(text, end);
   return text.substr(0, end);
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Python's string functions. All texts are valid UTF-8; lengths and indices count code points. The functions spend a
-/// step for every 16 bytes that they read and for each part that they return, see spending.hpp.
+/// step for every 16 bytes that they read and for each part that they return, see value.hpp.
 #pragma once
 
 #include <cstdint>

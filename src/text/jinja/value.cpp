@@ -10,11 +10,6 @@
 namespace fsdp::text::jinja {
 namespace {
 
-template <class T>
-bool same_items(const T& a, const T& b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end());
-}
-
 bool same_members(const Dict& a, const Dict& b) {
   return a.items.size() == b.items.size() && std::all_of(a.items.begin(), a.items.end(), [&](const auto& item) {
            const Value* other = b.find(item.first);
@@ -81,11 +76,10 @@ const Value* Dict::find_name(std::string_view key) const {
 
 void Dict::set(Value key, Value value) {
   const auto found = std::find_if(items.begin(), items.end(), [&](const auto& item) { return item.first == key; });
-  if (found != items.end()) {
-    found->second = std::move(value);
-  } else {
+  if (found == items.end())
     items.emplace_back(std::move(key), std::move(value));
-  }
+  else
+    found->second = std::move(value);
 }
 
 Value::Value(std::string text) {
@@ -210,7 +204,7 @@ bool operator==(const Value& a, const Value& b) {
   if (const auto order = order_of_numbers(a, b)) return *order == 0;
   if (a.as_list() != nullptr && b.as_list() != nullptr) {
     if (a.as_list() == b.as_list()) return true;
-    return a.as_list()->tuple == b.as_list()->tuple && same_items(a.as_list()->items, b.as_list()->items);
+    return a.as_list()->tuple == b.as_list()->tuple && a.as_list()->items == b.as_list()->items;
   }
   if (a.as_dict() != nullptr && b.as_dict() != nullptr) return same_members(*a.as_dict(), *b.as_dict());
   return a.kind_ == b.kind_;

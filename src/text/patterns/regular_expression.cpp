@@ -11,8 +11,8 @@
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/terminal_text.hpp>
 
-#include "pattern.hpp"
-#include "pattern_alphabet.hpp"
+#include "../../fsdp/core/strings.hpp"
+#include "../unicode/unicode_sets.hpp"
 
 namespace fsdp::text {
 
@@ -31,6 +31,96 @@ struct PatternCode {
 };
 
 namespace {
+
+constexpr std::size_t symbols_beyond_ascii = 128;
+
+/// Maps the characters of a pattern to bytes: ASCII to itself, and other characters to symbols from 128 on. Characters
+/// that are in the same sets have the same symbol. Takes time proportional to the number of ranges in the pattern's
+/// sets.
+class PatternAlphabet {
+ public:
+  PatternAlphabet(const std::vector<PatternPart>& parts, const std::string& source) {
+    std::vector<std::vector<CodePointRange>> sets;  // distinct sets, without ASCII
+    for (const PatternPart& part : parts) {
+      std::vector<CodePointRange> set;
+      for (const CodePointRange& range : part.set.ranges())
+        if (range.end > 0x80) set.push_back({std::max<char32_t>(range.begin, 0x80), range.end});
+      if (!set.empty()) sets.push_back(std::move(set));
+    }
+    const auto sort_distinct = [](auto& all) {
+      std::ranges::sort(all);
+      all.erase(std::unique(all.begin(), all.end()), all.end());
+    };
+    sort_distinct(sets);
+    for (const auto& set : sets)
+      for (const CodePointRange& range : set) borders_.insert(borders_.end(), {range.begin, range.end});
+    sort_distinct(borders_);
+    symbols_.resize(borders_.size() - 1);
+    Members members{symbols_.size()};  // number of intervals of each symbol
+    std::size_t count = 1;
+    for (const auto& set : sets) count = split(set, members, count, source);
+  }
+
+  /// Returns a set in the syntax of PCRE2.
+  std::string text_of(const CodePointSet& set) const {
+    std::array<bool, 256> member{};
+    for (const CodePointRange& range : set.ranges())
+      for (char32_t code = range.begin; code < std::min<char32_t>(range.end, 0x80); ++code) member[code] = true;
+    each(set.ranges(), [&](std::size_t interval) { member[0x80 + symbols_[interval]] = true; });
+    std::string text;
+    for (std::size_t begin = 0; begin < 256;) {
+      std::size_t end = begin;
+      while (end < 256 && member[end]) ++end;
+      const auto hex = [&](std::size_t byte) { return "\\x" + hexadecimal(byte, 2); };
+      if (end > begin) text += hex(begin) + (end - begin > 1 ? "-" + hex(end - 1) : "");
+      begin = end + 1;
+    }
+    return text.empty() ? "[^\\x00-\\xff]" : "[" + text + "]";
+  }
+
+  /// Returns the symbol of each character, minus 128.
+  CodePointTable table() const {
+    return CodePointTable([&](std::vector<std::uint8_t>& symbols) {
+      for (std::size_t i = 0; i < symbols_.size(); ++i)
+        std::fill(symbols.begin() + borders_[i], symbols.begin() + borders_[i + 1], symbols_[i]);
+    });
+  }
+
+ private:
+  using Members = std::array<std::size_t, symbols_beyond_ascii>;
+
+  /// Visits the intervals of ranges. Only the first range may begin before the first interval.
+  template <class Visit>
+  void each(const std::vector<CodePointRange>& ranges, const Visit& visit) const {
+    for (const CodePointRange& range : ranges) {
+      auto i = static_cast<std::size_t>(std::ranges::lower_bound(borders_, range.begin) - borders_.begin());
+      for (; i < symbols_.size() && borders_[i] < range.end; ++i) visit(i);
+    }
+  }
+
+  /// Splits each symbol that has some intervals inside a set and some outside. Returns the new number of symbols.
+  std::size_t split(const std::vector<CodePointRange>& set, Members& members, std::size_t count,
+                    const std::string& source) {
+    Members chosen{}, inside{};  // for each symbol: number of its intervals in the set, and their new symbol
+    each(set, [&](std::size_t interval) { ++chosen[symbols_[interval]]; });
+    for (std::size_t symbol = 0, end = count; symbol < end; ++symbol) {
+      if (chosen[symbol] == 0 || chosen[symbol] == members[symbol]) continue;
+      require<InputError>(count < symbols_beyond_ascii, source, ": a regular expression tells more than ",
+                          symbols_beyond_ascii, " kinds of characters apart; name fewer of them");
+      members[symbol] -= chosen[symbol];
+      members[count] = chosen[symbol];
+      inside[symbol] = count++;
+    }
+    each(set, [&](std::size_t interval) {
+      if (const std::size_t symbol = inside[symbols_[interval]]; symbol != 0)
+        symbols_[interval] = static_cast<std::uint8_t>(symbol);
+    });
+    return count;
+  }
+
+  std::vector<char32_t> borders_ = {0x80, code_point_end};  // where the membership in some set changes
+  std::vector<std::uint8_t> symbols_;  // for each interval between two borders: its symbol, minus 128
+};
 
 // There are two matchers with identical results. The quick matcher is bounded: it sees only a window of the text, and
 // gives up after a few backtracking steps. If it ends without a result, the counted matcher continues for one window:
@@ -117,9 +207,40 @@ struct RegularExpression::Compiled {
   CodePointTable symbols;
   PatternCode quick, counted;
 
+  /// Runs the counted matcher for matches that begin in [at, at + window]. Returns PCRE2's result.
+  int count(std::string_view subject, std::size_t at, Workspace& work, Budget& budget) const {
+    work.count = {.steps = 0, .most = budget.left(), .place = at};
+    pcre2_set_offset_limit(work.counted.get(), at + window);
+    const int result = match(counted, subject, subject.size(), at, 0, work, work.counted);
+    budget.spend(work.count.steps);
+    require<InputError>(result >= 0 || result == PCRE2_ERROR_NOMATCH, source, ": the regular expression \"",
+                        shortened(pattern), "\" needs too much memory on a text of ", subject.size(), " characters");
+    return result;
+  }
+
   /// Finds the first match that begins at `at` or later, and stores it in work.found. Returns false if there is none.
-  bool find(std::string_view subject, std::size_t at, Workspace& work, Budget& budget) const;
-  int count(std::string_view subject, std::size_t at, Workspace& work, Budget& budget) const;
+  bool find(std::string_view subject, std::size_t at, Workspace& work, Budget& budget) const {
+    while (at <= subject.size()) {
+      if (quick.code) {
+        const std::size_t end = std::min(subject.size(), at + window);
+        const bool cut = end < subject.size();
+        const int result = match(quick, subject, end, at, cut ? PCRE2_PARTIAL_HARD : 0, work, work.quick);
+        const bool at_end = cut && work.found[0] == end;  // with more text visible, it might match differently
+        if (result >= 0 && !at_end) return true;
+        if (result >= 0 || result == PCRE2_ERROR_NOMATCH) {
+          at = cut ? end : end + 1;
+          continue;
+        }
+        if (result == PCRE2_ERROR_PARTIAL && work.found[0] > at) {  // a match that begins there needs more visible text
+          at = work.found[0];
+          continue;
+        }
+      }
+      if (count(subject, at, work, budget) >= 0) return true;
+      at += window + 1;
+    }
+    return false;
+  }
 };
 
 RegularExpression::RegularExpression(std::string_view pattern, const std::string& source) {
@@ -149,42 +270,6 @@ RegularExpression RegularExpression::of_literal(std::string_view text, const std
     pattern += c;
   }
   return RegularExpression(pattern, source);
-}
-
-/// Runs the counted matcher for matches that begin in [at, at + window]. Returns PCRE2's result.
-int RegularExpression::Compiled::count(std::string_view subject, std::size_t at, Workspace& work,
-                                       Budget& budget) const {
-  work.count = {.steps = 0, .most = budget.left(), .place = at};
-  pcre2_set_offset_limit(work.counted.get(), at + window);
-  const int result = match(counted, subject, subject.size(), at, 0, work, work.counted);
-  budget.spend(work.count.steps);
-  require<InputError>(result >= 0 || result == PCRE2_ERROR_NOMATCH, source, ": the regular expression \"",
-                      shortened(pattern), "\" needs too much memory on a text of ", subject.size(), " characters");
-  return result;
-}
-
-bool RegularExpression::Compiled::find(std::string_view subject, std::size_t at, Workspace& work,
-                                       Budget& budget) const {
-  while (at <= subject.size()) {
-    if (quick.code) {
-      const std::size_t end = std::min(subject.size(), at + window);
-      const bool cut = end < subject.size();
-      const int result = match(quick, subject, end, at, cut ? PCRE2_PARTIAL_HARD : 0, work, work.quick);
-      const bool at_end = cut && work.found[0] == end;  // with more text visible, it might match differently
-      if (result >= 0 && !at_end) return true;
-      if (result >= 0 || result == PCRE2_ERROR_NOMATCH) {
-        at = cut ? end : end + 1;
-        continue;
-      }
-      if (result == PCRE2_ERROR_PARTIAL && work.found[0] > at) {  // a match that begins there needs more visible text
-        at = work.found[0];
-        continue;
-      }
-    }
-    if (count(subject, at, work, budget) >= 0) return true;
-    at += window + 1;
-  }
-  return false;
 }
 
 void RegularExpression::find_all(std::string_view text, std::vector<Match>& matches, Budget& budget) const {

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "../budget.hpp"
+#include "../unicode/unicode_sets.hpp"
 
 namespace fsdp::text {
 
@@ -43,5 +44,19 @@ class RegularExpression {
   struct Compiled;
   std::shared_ptr<const Compiled> compiled_;
 };
+
+/// A piece of a pattern: syntax that PCRE2 and Oniguruma share, or a set that matches one code point.
+struct PatternPart {
+  std::string syntax;  ///< empty for a set
+  CodePointSet set;
+};
+
+/// Parses a pattern in the syntax of Oniguruma into sets of code points and the syntax that joins them. The caller
+/// writes each set in its own alphabet. Throws InputError "`source`: ...".
+///
+/// Supports literals, sets with ranges, nested sets and &&, \s \w \d \p{..} and their complements, groups, (?i:..),
+/// (?>..), lookahead and lookbehind, and all quantifiers. Any other syntax is an error that identifies it, so that
+/// every pattern means the same as in the Python package `tokenizers`. To add syntax, extend pattern.cpp.
+std::vector<PatternPart> read_pattern(std::string_view pattern, const std::string& source);
 
 }  // namespace fsdp::text

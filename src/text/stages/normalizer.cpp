@@ -1,35 +1,68 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "normalizer.hpp"
-
+/// @file
+/// Normalizers, and the reading of steps, patterns and characters that all stages share.
 #include <optional>
 #include <utility>
 
 #include "../../fsdp/core/value_names.hpp"
 #include "../unicode/code_points.hpp"
+#include "stages.hpp"
 
 namespace fsdp::text {
+namespace {
+
+constexpr std::size_t most_steps = 100;  // per Sequence: each step may compile an expression, and processes every text
+
+}  // namespace
+
+std::vector<Keys> steps_of(const Keys& stage, const char* key) {
+  if (stage.text("type") != "Sequence") return {stage};
+  std::vector<Keys> all;
+  for (const nlohmann::json& entry : stage.array(key)) {
+    for (Keys& step : steps_of(Keys(entry, stage.source(), stage.name()), key)) all.push_back(std::move(step));
+    if (all.size() > most_steps) stage.refuse("has more than ", most_steps, " steps");
+  }
+  return all;
+}
+
+std::string character_at(const Keys& keys, const char* key) {
+  const std::string one = keys.text(key);
+  if (one.empty() || utf8_length(static_cast<unsigned char>(one[0])) != one.size())
+    keys.refuse("has \"", key, "\" of \"", shortened(one), "\", which is not one character");
+  return one;
+}
+
+PatternText read_pattern_text(const Keys& step) {
+  const Keys pattern = step.object("pattern");
+  for (const bool literal : {true, false}) {
+    const char* const key = literal ? "String" : "Regex";
+    if (!pattern.has(key)) continue;
+    const PatternText text{.literal = literal, .text = pattern.text(key)};
+    if (text.text.empty()) step.refuse("\"", step.text("type"), "\" has an empty pattern");
+    return text;
+  }
+  step.refuse("\"", step.text("type"), "\" has a pattern that is neither {\"String\": ...} nor {\"Regex\": ...}");
+}
 
 bool Replace::append(std::string& out, std::string_view text, Budget& budget) const {
   budget.spend(text.size());
+  bool found = false;
   std::size_t copied = 0;
   const auto replace = [&](std::size_t begin, std::size_t end) {
     budget.spend(content.size());
     out += text.substr(copied, begin - copied);
     out += content;
     copied = end;
+    found = true;
   };
   if (pattern) {
     std::vector<Match> matches;
     pattern->find_all(text, matches, budget);
     for (const Match& match : matches) replace(match.begin, match.end);
-    out += text.substr(copied);
-    return !matches.empty();
-  }
-  budget.spend(search_steps(text, literal));
-  bool found = false;
-  for (std::size_t at = text.find(literal); at != text.npos; at = text.find(literal, copied)) {
-    replace(at, at + literal.size());
-    found = true;
+  } else {
+    budget.spend(search_steps(text, literal));
+    for (std::size_t at = text.find(literal); at != text.npos; at = text.find(literal, copied))
+      replace(at, at + literal.size());
   }
   out += text.substr(copied);
   return found;

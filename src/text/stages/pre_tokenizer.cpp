@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "pre_tokenizer.hpp"
+#include "stages.hpp"
 
 #include <algorithm>
 #include <optional>
@@ -12,9 +12,7 @@ namespace fsdp::text {
 namespace {
 
 /// A match, or the text between two matches.
-struct Stretch {
-  std::size_t begin = 0;
-  std::size_t end = 0;
+struct Stretch : Match {
   bool match = false;
 };
 
@@ -37,11 +35,11 @@ void join(const std::vector<Match>& matches, std::size_t size, Delimiter behavio
   std::vector<Stretch> all;
   std::size_t done = 0;
   for (const Match& match : matches) {
-    if (done != match.begin) all.push_back({done, match.begin, invert});
-    all.push_back({match.begin, match.end, !invert});
+    if (done != match.begin) all.push_back({{done, match.begin}, invert});
+    all.push_back({match, !invert});
     done = match.end;
   }
-  if (done != size) all.push_back({done, size, invert});
+  if (done != size) all.push_back({{done, size}, invert});
   if (behavior == Delimiter::removed) {
     for (const Stretch& one : all)
       if (!one.match) give(one.begin, one.end);
@@ -116,13 +114,11 @@ void apply(const Metaspace& metaspace, Words& words, Budget&) {
     const bool wanted = (metaspace.prepend == Metaspace::Prepend::always && !(words.follows && first)) ||
                         (metaspace.prepend == Metaspace::Prepend::first && words.at_begin && first);
     if (wanted && !text.starts_with(' ') && !text.starts_with(mark)) out += mark;
-    for (const char c : text) {
-      if (c == ' ') {
+    for (const char c : text)
+      if (c == ' ')
         out += mark;
-      } else {
+      else
         out += c;
-      }
-    }
   });
   if (!metaspace.split) return;
   words.other_spans.clear();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// UTF-8 and code points.
+/// Texts as code points: UTF-8, escapes, normalization forms and case.
 #pragma once
 
 #include <cstddef>
@@ -26,6 +26,12 @@ inline std::size_t previous_code_point(std::string_view text, std::size_t at) {
   do --at;
   while (continues_code_point(text[at]));
   return at;
+}
+
+/// Returns the code point that ends at `at`. The text must be valid UTF-8.
+inline char32_t code_point_before(std::string_view text, std::size_t at) {
+  at = previous_code_point(text, at);
+  return next_code_point(text, at);
 }
 
 inline void append_utf8(std::string& out, char32_t code) {
@@ -70,5 +76,14 @@ std::size_t valid_length(std::string_view text);
 
 /// Appends the text, with U+FFFD in place of each invalid part.
 void append_replacing(std::string& out, std::string_view text);
+
+enum class UnicodeForm { nfc, nfd, nfkc, nfkd };
+
+/// Appends a text in UTF-8 in the given form. Takes linear time, also for long sequences of combining marks.
+void append_normalized(std::string& out, std::string_view text, UnicodeForm form);
+
+/// Return the upper or lower case of a code point, or itself: simple mappings of utf8proc's Unicode version.
+char32_t upper_of(char32_t code);
+char32_t lower_of(char32_t code);
 
 }  // namespace fsdp::text

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Written by make_unicode_ranges.py with tokenizers 0.23.3; do not edit.
-#include "unicode_tables.hpp"
+#include "unicode_sets.hpp"
 
 namespace fsdp::text {
 

@@ -6,7 +6,7 @@
 #include "../builtins.hpp"
 #include "../runner.hpp"
 #include "../strings.hpp"
-#include "parser.hpp"
+#include "syntax.hpp"
 
 namespace fsdp::text::jinja {
 namespace {
@@ -55,35 +55,12 @@ ExpressionPointer ExpressionParser::literal(int line, Value value) const {
   return make(line, {}, [value = std::move(value)](Runner&) { return value; });
 }
 
-/// Limits how deeply expressions can be nested.
-class ExpressionParser::Depth {
- public:
-  explicit Depth(ExpressionParser& parser) : parser_(parser) {
-    if (++parser_.depth_ > most_nested) parser_.refuse("expressions are nested more than ", most_nested, " deep");
-  }
-  ~Depth() { --parser_.depth_; }
-  Depth(const Depth&) = delete;
-  Depth& operator=(const Depth&) = delete;
-
- private:
-  ExpressionParser& parser_;
-};
-
-void ExpressionParser::expect_sign(std::string_view sign) {
-  if (!skip_sign(sign)) refuse("'", sign, "' is missing");
-}
-
-void ExpressionParser::expect_name(std::string_view name) {
-  if (!skip_name(name)) refuse("'", name, "' is missing");
-}
-
-std::string ExpressionParser::take_name(std::string_view what) {
-  if (now().kind != Kind::name) refuse(what, " is missing");
-  return take().text;
+void ExpressionParser::enter() {
+  if (++depth_ > most_nested) refuse("expressions are nested more than ", most_nested, " deep");
 }
 
 ExpressionPointer ExpressionParser::expression() {
-  const Depth depth(*this);
+  enter();
   const int line = now().line;
   ExpressionPointer value = logical(true);
   while (skip_name("if")) {
@@ -94,6 +71,7 @@ ExpressionPointer ExpressionParser::expression() {
       return otherwise == nullptr ? Value() : runner.evaluate(*otherwise);
     });
   }
+  --depth_;
   return value;
 }
 
@@ -136,9 +114,11 @@ ExpressionPointer ExpressionParser::negated(int line, const ExpressionPointer& o
 }
 
 ExpressionPointer ExpressionParser::negation() {
-  const Depth depth(*this);
+  enter();
   const int line = now().line;
-  return skip_name("not") ? negated(line, negation()) : comparison();
+  ExpressionPointer value = skip_name("not") ? negated(line, negation()) : comparison();
+  --depth_;
+  return value;
 }
 
 ExpressionPointer ExpressionParser::comparison() {
@@ -148,9 +128,8 @@ ExpressionPointer ExpressionParser::comparison() {
   std::vector<Compare> compares;  // a < b < c means a < b and b < c
   for (;;) {
     Compare compare = nullptr;
-    for (const auto& [sign, function] : relations) {
+    for (const auto& [sign, function] : relations)
       if (at_sign(sign)) compare = function;
-    }
     if (at_name("in")) compare = [](const Value& a, const Value& b) { return contains(b, a); };
     if (at_name("not") && tokens_[at_ + 1].kind == Kind::name && tokens_[at_ + 1].text == "in") {
       take();
@@ -179,9 +158,8 @@ ExpressionPointer ExpressionParser::binary(int level) {
   ExpressionPointer left = binary(level + 1);
   for (;;) {
     std::optional<BinaryOperator> found;
-    for (const BinarySign& candidate : levels[static_cast<std::size_t>(level)]) {
+    for (const BinarySign& candidate : levels[static_cast<std::size_t>(level)])
       if (!candidate.sign.empty() && at_sign(candidate.sign)) found = candidate.kind;
-    }
     if (!found) return left;
     take();
     const ExpressionPointer right = binary(level + 1);
@@ -193,7 +171,7 @@ ExpressionPointer ExpressionParser::binary(int level) {
 }
 
 ExpressionPointer ExpressionParser::unary(bool filtered) {
-  const Depth depth(*this);
+  enter();
   const int line = now().line;
   ExpressionPointer value;
   if (at_sign("-") || at_sign("+")) {
@@ -208,20 +186,26 @@ ExpressionPointer ExpressionParser::unary(bool filtered) {
   } else {
     value = postfix(primary());
   }
-  return filtered ? filters_and_tests(std::move(value)) : value;
+  if (filtered) value = filters_and_tests(std::move(value));
+  --depth_;
+  return value;
 }
 
 ExpressionPointer ExpressionParser::primary() {
-  switch (now().kind) {
-    case Kind::name: return named();
-    case Kind::string: return text();
-    case Kind::whole:
-    case Kind::fraction: return number();
-    default: break;
-  }
   const int line = now().line;
-  if (at_sign("[")) return list();
-  if (at_sign("{")) return dict();
+  if (now().kind == Kind::name) return named();
+  if (now().kind == Kind::whole || now().kind == Kind::fraction) return number();
+  if (now().kind == Kind::string) {
+    std::string joined;
+    while (now().kind == Kind::string) joined += take().text;  // adjacent literals are concatenated
+    return literal(line, std::move(joined));
+  }
+  if (skip_sign("[")) {
+    std::vector<ExpressionPointer> items;
+    take_all("]", [&] { items.push_back(expression()); });
+    return list_of(line, std::move(items), false);
+  }
+  if (skip_sign("{")) return dict(line);
   if (!skip_sign("(")) refuse("an expression is missing");
   if (skip_sign(")")) return list_of(line, {}, true);
   ExpressionPointer inner = tuple(true);
@@ -235,17 +219,9 @@ ExpressionPointer ExpressionParser::named() {
   if (name == "true" || name == "True") return literal(line, true);
   if (name == "false" || name == "False") return literal(line, false);
   if (name == "none" || name == "None") return literal(line, Value::none());
-  for (const std::string_view word : {"and", "or", "not", "if", "else", "in", "is"}) {
+  for (const std::string_view word : {"and", "or", "not", "if", "else", "in", "is"})
     if (name == word) refuse("an expression is missing before '", name, "'");
-  }
   return make(line, {}, [name](Runner& runner) { return runner.value_of(name); });
-}
-
-ExpressionPointer ExpressionParser::text() {
-  const int line = now().line;
-  std::string joined;
-  while (now().kind == Kind::string) joined += take().text;  // adjacent literals are concatenated
-  return literal(line, std::move(joined));
 }
 
 ExpressionPointer ExpressionParser::number() {
@@ -259,17 +235,7 @@ ExpressionPointer ExpressionParser::number() {
   return literal(line, whole ? Value(*whole) : Value(*real));
 }
 
-ExpressionPointer ExpressionParser::list() {
-  const int line = now().line;
-  expect_sign("[");
-  std::vector<ExpressionPointer> items;
-  take_all("]", [&] { items.push_back(expression()); });
-  return list_of(line, std::move(items), false);
-}
-
-ExpressionPointer ExpressionParser::dict() {
-  const int line = now().line;
-  expect_sign("{");
+ExpressionPointer ExpressionParser::dict(int line) {
   std::vector<ExpressionPointer> parts;  // key, value, key, value, ...
   take_all("}", [&] {
     parts.push_back(expression());
@@ -284,6 +250,144 @@ ExpressionPointer ExpressionParser::dict() {
     }
     return Value::dict(std::move(dict));
   });
+}
+
+namespace {
+
+/// Returns the operand and the arguments of a call, a filter or a test.
+std::vector<ExpressionPointer> parts_of(const ExpressionPointer& of, const Arguments& arguments) {
+  std::vector<ExpressionPointer> parts = arguments.values;
+  parts.push_back(of);
+  return parts;
+}
+
+}  // namespace
+
+ExpressionPointer ExpressionParser::postfix(ExpressionPointer of) {
+  for (int length = 0;; ++length) {
+    if (length > most_nested) refuse("more than ", most_nested, " parts follow one another");
+    const int line = now().line;
+    if (skip_sign(".")) {
+      if (now().kind == Kind::whole) {
+        of = item(line, of, number());
+      } else {
+        const std::string name = take_name("an attribute's name");
+        of = make(line, {of}, [of, name](Runner& runner) { return attribute_of(runner.evaluate(*of), name); });
+      }
+    } else if (at_sign("[")) {
+      of = subscript(of);
+    } else if (at_sign("(")) {
+      of = call(line, of);
+    } else {
+      return of;
+    }
+  }
+}
+
+ExpressionPointer ExpressionParser::item(int line, const ExpressionPointer& of, const ExpressionPointer& key) const {
+  return make(line, {of, key}, [of, key](Runner& runner) {
+    const Value holder = runner.evaluate(*of);
+    return item_of(holder, runner.evaluate(*key));
+  });
+}
+
+ExpressionPointer ExpressionParser::call(int line, const ExpressionPointer& of) {
+  const auto call = std::make_shared<const Call>(Call{of, arguments()});
+  Expression made = *make(line, parts_of(of, call->arguments), [call](Runner& runner) {
+    const Value function = runner.evaluate(*call->of);
+    return runner.call(function, runner.evaluate_all(call->arguments));
+  });
+  made.call = call;
+  return std::make_shared<const Expression>(std::move(made));
+}
+
+ExpressionPointer ExpressionParser::subscript(const ExpressionPointer& of) {
+  const int line = now().line;
+  expect_sign("[");
+  const auto part = [&]() -> ExpressionPointer { return at_sign(":") || at_sign("]") ? nullptr : expression(); };
+  const ExpressionPointer begin = part();
+  if (!at_sign(":")) {
+    if (begin == nullptr) refuse("an index is missing");
+    if (at_sign(",")) refuse("an index of several parts is not known");
+    expect_sign("]");
+    return item(line, of, begin);
+  }
+  take();
+  const ExpressionPointer end = part(), step = skip_sign(":") ? part() : nullptr;
+  expect_sign("]");
+  return make(line, {of, begin, end, step}, [of, begin, end, step](Runner& runner) {
+    const auto bound = [&](const ExpressionPointer& one) {
+      return one == nullptr ? Value::none() : runner.evaluate(*one);
+    };
+    const Value sliced = runner.evaluate(*of), from = bound(begin), to = bound(end);
+    return slice_of(sliced, from, to, bound(step));
+  });
+}
+
+Arguments ExpressionParser::arguments() {
+  expect_sign("(");
+  Arguments arguments;
+  take_all(")", [&] {
+    if (at_sign("*") || at_sign("**")) refuse("arguments by ", now().text, " are not known");
+    const Token& next = tokens_[at_ + 1];
+    if (now().kind == Kind::name && next.kind == Kind::sign && next.text == "=") {
+      arguments.names.push_back(take().text);
+      take();
+    } else if (!arguments.names.empty()) {
+      refuse("an argument without a name follows one with a name");
+    }
+    arguments.values.push_back(expression());
+  });
+  return arguments;
+}
+
+Filter ExpressionParser::filter() {
+  Filter filter;
+  filter.name = take_name("a filter's name");
+  if (!is_filter(filter.name)) refuse("the filter '", filter.name, "' is not known");
+  if (at_sign("(")) filter.arguments = arguments();
+  return filter;
+}
+
+ExpressionPointer ExpressionParser::filters_and_tests(ExpressionPointer of) {
+  for (int length = 0;; ++length) {
+    if (length > most_nested) refuse("more than ", most_nested, " filters follow one another");
+    const int line = now().line;
+    if (skip_sign("|")) {
+      const Filter next = filter();
+      of = make(line, parts_of(of, next.arguments), [of, next](Runner& runner) {
+        const Value value = runner.evaluate(*of);
+        return apply_filter(runner, next.name, value, runner.evaluate_all(next.arguments));
+      });
+    } else if (skip_name("is")) {
+      of = test(of);
+    } else if (at_sign("(")) {
+      of = call(line, of);
+    } else {
+      return of;
+    }
+  }
+}
+
+ExpressionPointer ExpressionParser::test(const ExpressionPointer& of) {
+  const int line = now().line;
+  const bool is_negated = skip_name("not");
+  const std::string name = take_name("a test's name");
+  if (!is_test(name)) refuse("the test '", name, "' is not known");
+  const bool begins = (now().kind == Kind::name && !at_name("else") && !at_name("or") && !at_name("and") &&
+                       !at_name("is") && !at_name("if") && !at_name("in") && !at_name("not")) ||
+                      now().kind == Kind::string || now().kind == Kind::whole || now().kind == Kind::fraction ||
+                      at_sign("[") || at_sign("{");
+  Arguments given;
+  if (at_sign("("))
+    given = arguments();
+  else if (begins)
+    given.values.push_back(postfix(primary()));
+  const ExpressionPointer made = make(line, parts_of(of, given), [of, name, given](Runner& runner) {
+    const Value value = runner.evaluate(*of);
+    return passes_test(name, value, runner.evaluate_all(given));
+  });
+  return is_negated ? negated(line, made) : made;
 }
 
 }  // namespace fsdp::text::jinja

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lexer.hpp"
+#include "syntax.hpp"
 
 #include <algorithm>
 #include <array>
@@ -28,12 +28,10 @@ bool in_name(char c) { return begins_name(c) || is_digit(c); }
 std::string with_plain_lines(std::string_view text) {
   std::string out;
   for (std::size_t i = 0; i < text.size(); ++i) {
-    if (text[i] == '\r') {
-      out += '\n';
-      if (i + 1 < text.size() && text[i + 1] == '\n') ++i;
-    } else {
+    if (text[i] != '\r')
       out += text[i];
-    }
+    else if (!text.substr(i + 1).starts_with('\n'))
+      out += '\n';
   }
   if (out.ends_with('\n')) out.pop_back();
   return out;
@@ -174,11 +172,11 @@ class Lexer {
 
   bool take_end(bool block) {
     const std::string_view sign = block ? "%}" : "}}";
-    const bool marked = starts("-") || (block && starts("+"));
-    if (!text_.substr(at_ + (marked ? 1 : 0)).starts_with(sign)) return false;
-    const bool strips = starts("-"), keeps = starts("+");
+    const bool strips = starts("-"), keeps = block && starts("+");
+    const std::size_t marks = strips || keeps ? 1 : 0;
+    if (!text_.substr(at_ + marks).starts_with(sign)) return false;
     add(block ? Kind::block_end : Kind::print_end, "");
-    skip(sign.size() + (marked ? 1 : 0));
+    skip(sign.size() + marks);
     close(strips, keeps, block);
     return true;
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parser.hpp"
+#include "syntax.hpp"
 
+#include <algorithm>
 #include <initializer_list>
 #include <map>
 
@@ -58,19 +59,16 @@ class StatementParser {
         reader_.take();
       } else if (kind == Kind::block_begin) {
         reader_.take();
-        for (const std::string_view end : ends) {
-          if (!reader_.at_name(end)) continue;
-          --depth_;
-          return statements;
-        }
+        if (std::ranges::any_of(ends, [&](std::string_view end) { return reader_.at_name(end); })) break;
         const auto begin = reader_.now().line;  // line of the statement's name, which may follow the line of "{%"
         statements.push_back({begin, statement()});
       } else {
         if (ends.size() > 0) reader_.refuse("'", *(ends.end() - 1), "' is missing");
-        --depth_;
-        return statements;
+        break;
       }
     }
+    --depth_;
+    return statements;
   }
 
   /// Parses statements in another context; also consumes the end tag.
@@ -212,9 +210,8 @@ class StatementParser {
       if (!parameters.empty()) reader_.expect_sign(",");
       std::string name = reader_.take_name("a parameter's name");
       ExpressionPointer otherwise = reader_.skip_sign("=") ? reader_.expression() : nullptr;
-      if (otherwise == nullptr && !parameters.empty() && parameters.back().second != nullptr) {
+      if (otherwise == nullptr && !parameters.empty() && parameters.back().second != nullptr)
         reader_.refuse("the parameter '", name, "' without a default follows one with a default");
-      }
       parameters.emplace_back(std::move(name), std::move(otherwise));
     }
     reader_.take();

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Warns of special tokens that a chat template writes and the tokenizer does not have.
+/// What a chat template writes in a sample conversation: special tokens that the tokenizer does not have, and the end
+/// of an answer.
+#include <optional>
 #include <set>
+#include <string>
 #include <string_view>
+#include <utility>
 
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/text/chat.hpp>
@@ -25,16 +29,28 @@ std::set<std::string> marks_in(std::string_view text) {
   return marks;
 }
 
-/// Returns a rendered sample conversation: the first of the samples that the template accepts.
-std::string sample(const ChatFormat& format) {
-  const std::string question = chat_message("user", "x"), answer = chat_message("assistant", "y");
-  for (const std::string& messages : {"[" + question + "," + answer + "," + question + "]", "[" + question + "]"}) {
-    try {
-      return format.prompt(messages);
-    } catch (const InputError&) {  // errors are reported when the template is used
-    }
+/// Returns the rendered sample conversation: an answer between two questions, or a question if `answer` is empty;
+/// nothing if the template refuses it.
+std::optional<std::string> sample(const ChatFormat& format, std::string_view answer) {
+  std::string messages = chat_message("user", "x");
+  if (!answer.empty()) messages += "," + chat_message("assistant", answer) + "," + messages;
+  try {
+    return format.prompt("[" + messages + "]");
+  } catch (const InputError&) {  // errors are reported when the template is used
+    return std::nullopt;
   }
-  return {};
+}
+
+/// Returns the token that a template writes after an answer, such as "<|im_end|>"; empty if it writes none.
+std::string text_behind_answers(const ChatFormat& format) {
+  constexpr std::string_view mark = "tessera";
+  const std::string with = sample(format, mark).value_or("");
+  const std::size_t at = with.rfind(mark);
+  if (at == with.npos) return {};
+  const std::size_t begin = with.find_first_not_of(" \n", at + mark.size());
+  if (begin == with.npos || with[begin] != '<') return {};
+  const std::size_t end = with.find('>', begin);
+  return end == with.npos ? "" : with.substr(begin, end + 1 - begin);
 }
 
 }  // namespace
@@ -56,12 +72,24 @@ std::vector<std::string> ChatFormat::warnings() const {
     }
   }
   std::string missing;
-  for (const std::string& mark : marks_in(sample(*this)))
+  std::optional<std::string> text = sample(*this, "y");
+  if (!text) text = sample(*this, "");
+  for (const std::string& mark : marks_in(text.value_or("")))
     if (!tokenizer_.id_of(mark)) missing += (missing.empty() ? "" : ", ") + mark;
   if (!missing.empty())
     warnings.push_back(message(name(), " writes ", missing, ", which is no token of ", file_.string(),
                                ": each becomes several; take the model's own template, or --chat-template plain"));
   return warnings;
+}
+
+AnswerEnd answer_end(const ChatFormat& format) {
+  AnswerEnd end{.text = text_behind_answers(format)};
+  std::vector<std::string> names = {end.text};
+  const auto eos = format.special_tokens().find("eos_token");
+  if (eos != format.special_tokens().end()) names.push_back(eos->second);
+  for (const std::string& name : names)
+    if (const std::optional<TokenId> id = format.tokenizer().id_of(name)) end.tokens.push_back(*id);
+  return end;
 }
 
 }  // namespace fsdp::text

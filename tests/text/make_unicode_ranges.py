@@ -53,7 +53,7 @@ def reordered():
 
 
 def changed_by_nfkd():
-    """The forms of a character follow from this set and the decompositions: see unicode_normalization.cpp."""
+    """The forms of a character follow from this set and the decompositions: see code_points.cpp."""
     return {ord(c) for c in map(chr, CODE_POINTS) if normalizers.NFKD().normalize_str(c) != c}
 
 
@@ -105,7 +105,7 @@ def main():
     with open(sys.argv[1], "w") as out:
         out.write("// SPDX-License-Identifier: Apache-2.0\n"
                   f"// Written by make_unicode_ranges.py with tokenizers {tokenizers.__version__}; do not edit.\n"
-                  '#include "unicode_tables.hpp"\n\n'
+                  '#include "unicode_sets.hpp"\n\n'
                   "namespace fsdp::text {\n\n// clang-format off\n"
                   "const char* const category_runs =\n")
         out.write("\n".join(f'  "{line}"' for line in lines(text)) + ";\n\n")
