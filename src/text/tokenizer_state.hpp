@@ -86,8 +86,11 @@ struct Scratch {
 class ScratchPool {
  public:
   std::unique_ptr<Scratch> take() const {
-    const std::lock_guard lock(mutex_);
-    if (idle_.empty()) return std::make_unique<Scratch>();
+    std::unique_lock lock(mutex_);
+    if (idle_.empty()) {
+      lock.unlock();  // a workspace takes a while to make
+      return std::make_unique<Scratch>();
+    }
     std::unique_ptr<Scratch> scratch = std::move(idle_.back());
     idle_.pop_back();
     return scratch;

@@ -114,7 +114,7 @@ TEST(Lacking, ReportsTheMissingPolicyAndTheAvailableOnes) {
   StackChoice asked;
   asked.sharding = parse_sharding("hybrid:2:full");
   asked.offload = OffloadChoice::optimizer;
-  EXPECT_EQ(lacking(asked, has), "");
+  EXPECT_EQ(missing_parts_text(asked, has), "");
   asked.precision = PrecisionChoice::bf16_wire;
   EXPECT_INPUT_ERROR(require_built(asked, has),
                      "--precision bf16:wire=bf16: this program was built with bf16, fp32; take one of them, or build "
@@ -124,9 +124,9 @@ TEST(Lacking, ReportsTheMissingPolicyAndTheAvailableOnes) {
                      "--comm mpi: this program was built without mpi and has threads; build the preset release, with "
                      "-DTESSERA_COMMS=all, where CMake finds MPI (cmake/dependencies.sh installs it)");
   asked.comm.kind = CommChoice::Kind::nccl;
-  test::expect_parts(lacking(asked, has), {"where CMake finds CUDA and NCCL"});
+  test::expect_parts(missing_parts_text(asked, has), {"where CMake finds CUDA and NCCL"});
   asked.comm.kind = CommChoice::Kind::threads;
-  EXPECT_EQ(lacking(asked, {.comms = {"mpi"}, .precisions = {"bf16"}}),
+  EXPECT_EQ(missing_parts_text(asked, {.comms = {"mpi"}, .precisions = {"bf16"}}),
             "--comm threads: this program was built without threads and has mpi; build the preset release, with "
             "-DTESSERA_COMMS=all");
 }

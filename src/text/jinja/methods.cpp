@@ -93,7 +93,8 @@ Value count_in(Runner&, const Value& of, const Bound& given) {
 }
 
 Value join(Runner&, const Value& of, const Bound& given) {
-  return joined(*given[0], *of.as_text(), [](const Value& item) { return item.text_or_throw("an item of join"); });
+  return joined(*given[0], *of.as_text(),
+                [](const Value& item) -> const std::string& { return item.text_or_throw("an item of join"); });
 }
 
 template <bool prefix>

@@ -79,7 +79,9 @@ void append_replacing(std::string& out, std::string_view text);
 
 enum class UnicodeForm { nfc, nfd, nfkc, nfkd };
 
-/// Appends a text in UTF-8 in the given form. Takes linear time, also for long sequences of combining marks.
+/// Appends a text in UTF-8 in the given form, in the Unicode version that the Python package `tokenizers` uses:
+/// utf8proc provides decompositions, compositions and combining classes, and unicode_sets.hpp the code points to use
+/// them for. Takes linear time, also for long sequences of combining marks.
 void append_normalized(std::string& out, std::string_view text, UnicodeForm form);
 
 /// Return the upper or lower case of a code point, or itself: simple mappings of utf8proc's Unicode version.
