@@ -53,13 +53,13 @@ struct Escape {
   char32_t code = 0;  ///< the code point, if `single`
 };
 
-std::optional<unsigned> hexadecimal(char c) { return parsed<unsigned>({&c, 1}, 16); }
+std::optional<unsigned> hexadecimal_digit(char c) { return parsed<unsigned>({&c, 1}, 16); }
 /// Reads `least` to `most` hexadecimal digits.
 char32_t read_code(PatternReader& reader, int least, int most) {
   char32_t code = 0;
   int digits = 0;
-  while (digits < most && !reader.at_end() && hexadecimal(reader.peek())) {
-    code = code * 16 + *hexadecimal(reader.peek());
+  while (digits < most && !reader.at_end() && hexadecimal_digit(reader.peek())) {
+    code = code * 16 + *hexadecimal_digit(reader.peek());
     reader.next();
     ++digits;
   }
@@ -137,7 +137,7 @@ Escape read_escape(PatternReader& reader) {
     default: break;
   }
   const bool named =
-      code < 0x80 && (hexadecimal(static_cast<char>(code)) || ((code | 0x20) >= 'a' && (code | 0x20) <= 'z'));
+      code < 0x80 && (hexadecimal_digit(static_cast<char>(code)) || ((code | 0x20) >= 'a' && (code | 0x20) <= 'z'));
   if (named)
     reader.refuse(
         std::string("has \\") + static_cast<char>(code) +
