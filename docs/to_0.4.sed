@@ -33,7 +33,6 @@ s#<tessera/trainer/run/memory_advice\.hpp>#<tessera/trainer/run/step_memory.hpp>
 s#<tessera/trainer/run/auto_budgets\.hpp>#<tessera/trainer/run/step_memory.hpp>#
 s#<tessera/trainer/run/vocabulary\.hpp>#<tessera/trainer/run/batch_calls.hpp>#
 s#<tessera/trainer/run/load\.hpp>#<tessera/trainer/run/inference_of.hpp>#
-s#<tessera/trainer/run/step_plan\.hpp>#<tessera/trainer/run/planned_step.hpp>#
 s#<tessera/trainer/run/expected_step\.hpp>#<tessera/trainer/run/planned_step.hpp>#
 s#<tessera/trainer/run/chat\.hpp>#<tessera/trainer/run/generate.hpp>#
 s#<tessera/trainer/generate/model_tokenizer\.hpp>#<tessera/trainer/generate/model_folder.hpp>#

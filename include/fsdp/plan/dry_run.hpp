@@ -227,7 +227,6 @@ PlannedSchedule planned_schedule(const Model& model, const typename Model::Stack
                                   request.ranks);
 }
 
-/// Returns the tiling of a full micro-batch as text: one line per tiled unit; equal consecutive blocks are listed once.
 template <class Model>
 std::string tiling_text(const Model& model, typename Model::Stack::Tiling tiling, const Request& request) {
   using MetaModel = MetaTwin<Model>;

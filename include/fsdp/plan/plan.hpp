@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include <tessera/fsdp/device/memory.hpp>
@@ -62,5 +63,10 @@ struct Plan {
     return sum;
   }
 };
+
+/// Returns the tiling of a full micro-batch as text: one line per tiled unit; equal consecutive blocks are listed once.
+/// Defined in tessera/fsdp/plan/dry_run.hpp.
+template <class Model>
+std::string tiling_text(const Model& model, typename Model::Stack::Tiling tiling, const Request& request);
 
 }  // namespace fsdp::plan

@@ -15,8 +15,8 @@
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/policy_text.hpp>
 #include <tessera/fsdp/device/compute/cpu.hpp>
-#include <tessera/fsdp/plan/dry_run.hpp>
-#include <tessera/fsdp/sharding/strategy.hpp>
+#include <tessera/fsdp/plan/plan.hpp>
+#include <tessera/fsdp/sharding/strategies.hpp>
 #include <tessera/trainer/data/source.hpp>
 #include <tessera/trainer/flags/disk_deadline.hpp>
 #include <tessera/trainer/flags/options.hpp>
