@@ -79,7 +79,7 @@ class Messages {
   void announce_failure(int origin, std::string_view text) noexcept;
   /// Returns the next notice of a failed rank, if one has arrived.
   std::optional<FailureNotice> hear_failure();
-  /// Call it after tell_failure. Cancels all receives, and waits until no message in flight can read or write the
+  /// Call it after announce_failure. Cancels all receives, and waits until no message in flight can read or write the
   /// caller's memory. This needs the peers, which fail too and then report that they receive no more. Waits at most
   /// `limit`, since a peer that computes or is lost does not answer. Returns whether messages are still in flight. MPI
   /// never completes these; small messages that the library has sent must stay in memory.

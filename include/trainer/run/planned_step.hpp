@@ -2,7 +2,7 @@
 /// @file
 /// Determines the step that a run's flags describe, before any of its memory is allocated: its size, its model,
 /// budgets that are `auto`, its memory with other flags, and its times on a cluster (--cluster, `tessera plan`). Runs,
-/// dry runs and plans call, in this order: checked_size, begun_model, settle_budgets.
+/// dry runs and plans call, in this order: checked_size, initial_model, resolve_budgets.
 #pragma once
 
 #include <cstdint>

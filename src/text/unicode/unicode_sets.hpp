@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Sets of code points: sorted ranges, tables by code point, and the sets that Unicode defines, as in the Python
-/// package `tokenizers` (see make_unicode_ranges.py).
+/// package `tokenizers` (see tests/text/make_unicode_ranges.py).
 #pragma once
 
 #include <array>
