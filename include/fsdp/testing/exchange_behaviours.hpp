@@ -200,8 +200,7 @@ struct ChecksFindExchangesThatDisagree : OfExchanges<ChecksFindExchangesThatDisa
   static constexpr const char* asked =
       "with monitor().options.checks on, where the last rank exchanges something else than the others expect every "
       "rank throws a CollectiveError that says how they differ, and the communicator can be used afterwards";
-  template <class C>
-  static void check_exchanges(C& c) {
+  static void check_exchanges(auto& c) {
     if (c.size() == 1) return;
     const bool usual_checks = std::exchange(c.monitor().options.checks, true);
     const int last = c.size() - 1;
