@@ -29,7 +29,9 @@ class SequenceExchanges {
     parts_ = static_cast<std::size_t>(parts);
   }
   /// Discards exchanges that an unfinished pass has left in flight.
-  void drop() { moving_.clear(); }
+  void drop() {
+    for (auto& [step, parts] : moving_) parts.clear();  // keeps their memory, which every unit needs again
+  }
 
   /// Starts an exchange of activations from placement From to the other placement, ordered after the work that is on
   /// the stream now. `unit`: index of the unit, for messages.
