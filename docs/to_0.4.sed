@@ -141,3 +141,7 @@ s#<tessera/fsdp/module/module_memory\.hpp>#<tessera/fsdp/module/sharded_module.h
 s#<tessera/fsdp/optim/initialize\.hpp>#<tessera/fsdp/module/host_weights.hpp>#
 s#<tessera/fsdp/module/meta_stack\.hpp>#<tessera/fsdp/module/stack.hpp>#
 s#<tessera/fsdp/module/group_tensors\.hpp>#<tessera/fsdp/module/units.hpp>#
+s#\bplan::FamilyFate\b#plan::FamilyOutcome#g
+s#\bplan::Fate\b#plan::SearchOutcome#g
+s#\blaunched_ranks_here\b#launched_ranks_on_this_machine#g
+s#\bbegun_model\b#initial_model#g
