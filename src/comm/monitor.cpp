@@ -8,13 +8,14 @@
 #include <sstream>
 #include <thread>
 
+#include <tessera/fsdp/core/checked.hpp>
+
 namespace fsdp::comm {
 
 std::string_view name_of(Op op) {
   constexpr std::array<std::string_view, all_ops.size()> names = {
       "all_gather", "reduce_scatter", "all_reduce", "all_to_all", "reduce", "broadcast", "gather_bytes", "barrier"};
-  const auto index = static_cast<std::size_t>(op);
-  return index < names.size() ? names[index] : "?";
+  return name_from(names, op);
 }
 
 CollectiveError::~CollectiveError() = default;

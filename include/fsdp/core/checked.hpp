@@ -5,6 +5,7 @@
 #pragma once
 
 #include <bit>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <span>
@@ -27,6 +28,13 @@ inline std::int64_t checked_multiply(std::int64_t a, std::int64_t b) {
   std::int64_t product = 0;
   require<InputError>(!__builtin_mul_overflow(a, b, &product), "size overflow: ", a, " x ", b);
   return product;
+}
+
+/// Returns an enumerator's name from a list in the order of the enumerators; "?" for a number that is none of them.
+template <class Enum>
+constexpr std::string_view name_from(std::span<const std::string_view> names, Enum value) {
+  const auto index = static_cast<std::size_t>(value);
+  return index < names.size() ? names[index] : "?";
 }
 
 /// Returns a / b rounded up, for a >= 0 and b > 0.

@@ -10,6 +10,8 @@
 #include <string_view>
 #include <vector>
 
+#include <tessera/fsdp/core/checked.hpp>
+
 namespace fsdp {
 
 /// One digest of a step.
@@ -37,7 +39,7 @@ constexpr bool is_stream(StepDigest::Kind kind) {
 /// Returns "forward", "backward", "gradient" or "weights".
 constexpr std::string_view name_of(StepDigest::Kind kind) {
   constexpr std::string_view names[] = {"forward", "backward", "gradient", "weights"};
-  return names[static_cast<std::size_t>(kind)];
+  return name_from(names, kind);
 }
 
 /// Digests of all ranks, [ranks, digests].

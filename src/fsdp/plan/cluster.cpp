@@ -179,7 +179,7 @@ void Cluster::validate() const {
 
 std::string_view name_of(Link link) {
   constexpr std::array<std::string_view, link_count> names = {"node", "network", "host"};
-  return names[static_cast<std::size_t>(link)];
+  return name_from(names, link);
 }
 
 Spread spread_of(const Cluster& cluster, const Members& members) {

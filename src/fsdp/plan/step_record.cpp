@@ -5,11 +5,13 @@
 #include <cmath>
 #include <tuple>
 
+#include <tessera/fsdp/core/checked.hpp>
+
 namespace fsdp::plan {
 
 std::string_view name_of(Axis axis) {
   constexpr std::array<std::string_view, axis_count> names = {"world", "across", "shard", "sequence"};
-  return names[static_cast<std::size_t>(axis)];
+  return name_from(names, axis);
 }
 
 Members StepRecord::members(Axis axis) const {

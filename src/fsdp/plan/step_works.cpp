@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 
+#include <tessera/fsdp/core/checked.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/sharding/event_order.hpp>
 
@@ -293,7 +294,7 @@ std::vector<Span> spans_of(std::span<const Work> works) { return Clock(works).ru
 std::string_view name_of(Track track) {
   constexpr std::array<std::string_view, track_count> names = {"compute", "world",    "across",
                                                                "shard",   "sequence", "host"};
-  return names[static_cast<std::size_t>(track)];
+  return name_from(names, track);
 }
 
 double compute_seconds(const Cluster& cluster, const RecordedWork& work, DType compute) {
