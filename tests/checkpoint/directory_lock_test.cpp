@@ -20,6 +20,7 @@ namespace fsdp::checkpoint {
 namespace {
 
 using std::chrono::milliseconds;
+using test::append_to;
 using test::TemporaryFolder;
 
 const std::string this_host = [] {
@@ -40,10 +41,6 @@ std::filesystem::path leave(const TemporaryFolder& folder, const std::string& ho
                                                  ", \"since\": \"then\", \"start_ticks\": 1}\n");
   set_age(path, age);
   return path;
-}
-
-Warn warn_to(std::vector<std::string>& texts) {
-  return [&](const std::string& text) { texts.push_back(text); };
 }
 
 TEST(DirectoryLock, ASecondLockIsRefusedAndReportsTheOwner) {
@@ -67,7 +64,7 @@ TEST(DirectoryLock, TheLockOfAKilledProcessIsTakenOverWithAWarning) {
   ASSERT_EQ(::waitpid(child, nullptr, 0), child);
   ASSERT_TRUE(std::filesystem::exists(folder.path() / "run.lock"));
   std::vector<std::string> warnings;
-  const DirectoryLock lock(folder.path(), [&](const std::string& text) { warnings.push_back(text); });
+  const DirectoryLock lock(folder.path(), append_to(warnings));
   ASSERT_EQ(warnings.size(), 1u);
   test::expect_parts(warnings[0], {"process " + std::to_string(child)});
 }
@@ -85,7 +82,7 @@ TEST(DirectoryLock, ARenewedLockOfAnotherHostIsRespectedDespiteClockSkew) {
         set_age(path, age + renewal);  // backwards, as a corrected clock may go
       }
     });
-    EXPECT_INPUT_ERROR(DirectoryLock(folder.path(), warn_to(warnings), soon),
+    EXPECT_INPUT_ERROR(DirectoryLock(folder.path(), append_to(warnings), soon),
                        "another run writes there: process 1 on elsewhere, which began at then; two would destroy");
     EXPECT_EQ(warnings, std::vector{path.string() + " is of process 1 on elsewhere, which began at then: waits up to "
                                                     "0.2 s to see whether that run still renews it"});
@@ -97,7 +94,7 @@ TEST(DirectoryLock, AStaleLockOfAnotherHostIsTakenOverDespiteClockSkew) {
     const TemporaryFolder folder;
     const std::filesystem::path path = leave(folder, "elsewhere", 1, age);
     std::vector<std::string> warnings;
-    const DirectoryLock lock(folder.path(), warn_to(warnings), soon);
+    const DirectoryLock lock(folder.path(), append_to(warnings), soon);
     ASSERT_EQ(warnings.size(), 2u) << age;
     EXPECT_EQ(warnings[1], path.string() +
                                " was left by process 1 on elsewhere, which began at then; that run has "
@@ -113,7 +110,7 @@ TEST(DirectoryLock, ALockThatItsOwnerRemovesWhileWeWaitIsFree) {
     std::this_thread::sleep_for(soon.renewed_every);
     std::filesystem::remove(path);
   });
-  const DirectoryLock lock(folder.path(), warn_to(warnings), soon);
+  const DirectoryLock lock(folder.path(), append_to(warnings), soon);
   EXPECT_EQ(warnings.size(), 1u);
 }
 
@@ -122,7 +119,7 @@ TEST(DirectoryLock, AHostOfTheSameNameIsTreatedAsAnotherHost) {
   folder.write("run.lock",
                "{\"host\": \"" + this_host + "\", \"process\": 1, \"since\": \"then\", \"processes\": \"x\"}");
   std::vector<std::string> warnings;
-  const DirectoryLock lock(folder.path(), warn_to(warnings), soon);
+  const DirectoryLock lock(folder.path(), append_to(warnings), soon);
   EXPECT_EQ(warnings.size(), 2u) << "it was not watched";
 }
 
@@ -133,7 +130,7 @@ TEST(DirectoryLock, ALockOfAnotherContainerOnThisKernelIsWatchedFirst) {
   folder.write("run.lock",
                "{\"host\": \"pod\", \"process\": 1, \"since\": \"then\", \"processes\": \"" + boot + " pid:[1]\"}");
   std::vector<std::string> warnings;
-  const DirectoryLock lock(folder.path(), warn_to(warnings), soon);
+  const DirectoryLock lock(folder.path(), append_to(warnings), soon);
   EXPECT_EQ(warnings.size(), 1u) << "it was watched";
 }
 

@@ -206,9 +206,7 @@ TEST(FailedRestore, ReportsTheFirstDifferenceFromAnotherModel) {
   on_ranks(2, [&](Comm& communicator) {
     Network sharded(communicator, net::units(3), by_fsdp2);
     Texts warnings;
-    const auto restore = [&](int) {
-      checkpoint::restore(sharded, folder.path(), [&](const std::string& text) { warnings.push_back(text); });
-    };
+    const auto restore = [&](int) { checkpoint::restore(sharded, folder.path(), append_to(warnings)); };
     const std::string said = other.string() + ": a checkpoint of another model: it has no tensor \"unit2.b\"";
     expect_same<InputError>(communicator, restore, said);
     EXPECT_TRUE(warnings.empty());
@@ -217,7 +215,7 @@ TEST(FailedRestore, ReportsTheFirstDifferenceFromAnotherModel) {
   on_ranks(2, [&](Comm& communicator) {
     Network sharded(communicator, net::units(3), by_fsdp2);
     Texts warnings;
-    checkpoint::restore(sharded, folder.path(), [&](const std::string& text) { warnings.push_back(text); });
+    checkpoint::restore(sharded, folder.path(), append_to(warnings));
     ASSERT_EQ(warnings.size(), 1u);
     expect_parts(warnings[0], {"cut short"});
     EXPECT_EQ(sharded.optimizer().steps(), 1);

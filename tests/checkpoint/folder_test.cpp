@@ -21,6 +21,7 @@ namespace fsdp::checkpoint {
 namespace {
 
 using test::adamw_states;
+using test::append_to;
 using test::content_of;
 using test::names_in;
 using test::save_alone;
@@ -99,13 +100,12 @@ TEST(Checkpoint, AnIncompleteCheckpointIsSkippedWithAWarning) {
   std::filesystem::resize_file(folder.path() / "step-00000009" / "optimizer.safetensors", 3000);
   std::filesystem::create_directory(folder.path() / "step-00000013.tmp-1");
   std::vector<std::string> warnings;
-  const auto warn = [&](const std::string& text) { warnings.push_back(text); };
 
-  EXPECT_EQ(find_latest(folder.path(), read, warn), folder.path() / "step-00000007");
+  EXPECT_EQ(find_latest(folder.path(), read, append_to(warnings)), folder.path() / "step-00000007");
   ASSERT_EQ(warnings.size(), 2u);
   test::expect_parts(warnings[0], {"step-00000011/trainer.json: no such file"});
   test::expect_parts(warnings[1], {"cut short"});
-  EXPECT_EQ(Checkpoint::open(folder.path(), read, warn).state().step, 7);
+  EXPECT_EQ(Checkpoint::open(folder.path(), read, append_to(warnings)).state().step, 7);
   EXPECT_INPUT_ERROR(Checkpoint::open(folder.path() / "step-00000009", read), "cut short");
   EXPECT_INPUT_ERROR(Checkpoint::open(folder.path() / "step-00000011", read), "trainer.json: no such file");
 }
@@ -115,11 +115,10 @@ TEST(Checkpoint, TheNewestStepIsUsedEvenIfTheLatestFileDisagrees) {
   save_alone(folder.path(), 7);
   save_alone(folder.path(), 9);
   std::vector<std::string> warnings;
-  const auto warn = [&](const std::string& text) { warnings.push_back(text); };
   const auto opened = [&](std::string_view latest) {
     folder.write("latest", latest);
     warnings.clear();
-    return Checkpoint::open(folder.path(), read, warn).state().step;
+    return Checkpoint::open(folder.path(), read, append_to(warnings)).state().step;
   };
   EXPECT_EQ(opened("step-00000009\n"), 9);
   EXPECT_TRUE(warnings.empty());
@@ -157,20 +156,19 @@ TEST(Checkpoint, ReportsTheFirstDifferenceFromAnotherModel) {
   const TemporaryFolder folder;
   save_alone(folder.path(), 7);
   const Checkpoint checkpoint = Checkpoint::open(folder.path(), read);
-  const auto said = [&](auto change) {
+  const auto refused = [&](void (*change)(LlamaConfig&), const char* text) {
     LlamaConfig config = small_model;
     change(config);
-    return test::input_error_of([&] { checkpoint.check_same_model(test::listing_of(config)); });
+    EXPECT_INPUT_ERROR(checkpoint.check_same_model(test::listing_of(config)), text);
   };
-  const auto has = [](const std::string& sentence, const std::string& text) { test::expect_parts(sentence, {text}); };
   EXPECT_NO_THROW(checkpoint.check_same_model(test::listing_of(small_model)));
-  has(said([](LlamaConfig& c) { c.intermediate_size = 8; }),
-      "tensor \"model.layers.0.mlp.gate_proj.weight\" has shape [5, 6] in it and [8, 6] in this model");
-  has(said([](LlamaConfig& c) { c.layers = 3; }), "it has no tensor \"model.layers.2.input_layernorm.weight\"");
-  has(said([](LlamaConfig& c) { c.layers = 1; }), "its tensor \"model.layers.1.input_layernorm.weight\" of shape [6]");
-  has(said([](LlamaConfig& c) { c.tied = true; }), "its tensor \"lm_head.weight\"");
-  has(said([](LlamaConfig& c) { c.heads = 1, c.head_dim = 6, c.kv_heads = 1; }), "k_proj");
-  has(said([](LlamaConfig& c) { c.rope_theta = 2; }), "rope_theta");
+  refused([](LlamaConfig& c) { c.intermediate_size = 8; },
+          "tensor \"model.layers.0.mlp.gate_proj.weight\" has shape [5, 6] in it and [8, 6] in this model");
+  refused([](LlamaConfig& c) { c.layers = 3; }, "it has no tensor \"model.layers.2.input_layernorm.weight\"");
+  refused([](LlamaConfig& c) { c.layers = 1; }, "its tensor \"model.layers.1.input_layernorm.weight\" of shape [6]");
+  refused([](LlamaConfig& c) { c.tied = true; }, "its tensor \"lm_head.weight\"");
+  refused([](LlamaConfig& c) { c.heads = 1, c.head_dim = 6, c.kv_heads = 1; }, "k_proj");
+  refused([](LlamaConfig& c) { c.rope_theta = 2; }, "rope_theta");
 }
 
 TEST(Checkpoint, RefusesAnotherOptimizerByName) {
@@ -274,33 +272,32 @@ TEST(Checkpoint, TrainerJsonIsReadStrictly) {
   const std::filesystem::path step = folder.path() / "step-00000007";
   const std::string good = of_version_1(content_of(step / "trainer.json"));
   std::filesystem::remove(step / "manifest.json");
-  const auto with = [&](const std::string& from, const std::string& to) {
+  const auto refused = [&](const std::string& from, const std::string& to, const char* message) {
     std::string text = good;
     text.replace(text.find(from), from.size(), to);
     folder.write("step-00000007/trainer.json", text);
-    return test::input_error_of([&] { Checkpoint::open(step, read); });
+    EXPECT_INPUT_ERROR(Checkpoint::open(step, read), message);
   };
-  const auto has = [](const std::string& sentence, const std::string& text) { test::expect_parts(sentence, {text}); };
-  has(with("\"format_version\": 1", "\"format_version\": 3"), "format version 3; this program reads versions 1 and 2");
-  has(with("\"step\": 7", "\"step\": -7"), "\"step\" must be");
-  has(with("\"step\": 7", "\"step\": 7.5"), "\"step\" must be");
-  has(with("\"step\": 7", "\"step\": 9223372036854775808"), "\"step\" is too large");
-  has(with("\"step\": 7", "\"stop\": 7"), "\"step\" must be");
-  has(with("\"step\": 7", "\"step\": 7, \"x\": 1"), "keys");
-  has(with("\"step\": 7", "\"step\": 8"), "is the folder of step 7, and its trainer.json is of step 8");
-  has(with("\"skipped_steps\": 0", "\"skipped_steps\": 8"), "8 skipped_steps of 7 steps");
-  has(with("\"optimizer\": \"adamw\"", "\"optimizer\": 1"), "\"optimizer\" must be a string");
-  has(with("\"scale\": 1024.0", "\"scale\": \"1024\""), "\"loss_scale\" must hold a scale and a number of sound_steps");
-  has(with("\"worse\": 1", "\"worse\": -1"), "\"best\" must hold a loss, a step and a number of worse ones");
-  has(with("\"worse\": 1", "\"worse\": 1, \"x\": 1"), "\"best\" must hold");
-  has(with("\"worse\": 1", "\"w\": 1"), "\"best\" must hold");
-  has(with("\"run\": {", "\"taken\": [1, 2.5], \"run\": {"), "\"taken\" must hold numbers of steps");
-  has(with("\"lr\": \"0.001\"", "\"lr\": 0.001"), "\"run\" must hold texts, and \"lr\" is none");
-  has(with("\"seed\": 18446744073709551615,", ""), "\"seed\" must be");
-  has(with("\"step\": 7", std::string("\"step\": 7\0", 10)), "a NUL byte");
-  has(with("}\n", std::string("}\n\0{", 4)), "a NUL byte");
-  has(with("\"step\": 7", "\"step\": 7, \"step\": 7"), "stands twice");
-  has(with("sizes_hash\": \"", "sizes_hash\": \"0"), "config.json is not the one");
+  refused("\"format_version\": 1", "\"format_version\": 3", "format version 3; this program reads versions 1 and 2");
+  refused("\"step\": 7", "\"step\": -7", "\"step\" must be");
+  refused("\"step\": 7", "\"step\": 7.5", "\"step\" must be");
+  refused("\"step\": 7", "\"step\": 9223372036854775808", "\"step\" is too large");
+  refused("\"step\": 7", "\"stop\": 7", "\"step\" must be");
+  refused("\"step\": 7", "\"step\": 7, \"x\": 1", "keys");
+  refused("\"step\": 7", "\"step\": 8", "is the folder of step 7, and its trainer.json is of step 8");
+  refused("\"skipped_steps\": 0", "\"skipped_steps\": 8", "8 skipped_steps of 7 steps");
+  refused("\"optimizer\": \"adamw\"", "\"optimizer\": 1", "\"optimizer\" must be a string");
+  refused("\"scale\": 1024.0", "\"scale\": \"1024\"", "\"loss_scale\" must hold a scale and a number of sound_steps");
+  refused("\"worse\": 1", "\"worse\": -1", "\"best\" must hold a loss, a step and a number of worse ones");
+  refused("\"worse\": 1", "\"worse\": 1, \"x\": 1", "\"best\" must hold");
+  refused("\"worse\": 1", "\"w\": 1", "\"best\" must hold");
+  refused("\"run\": {", "\"taken\": [1, 2.5], \"run\": {", "\"taken\" must hold numbers of steps");
+  refused("\"lr\": \"0.001\"", "\"lr\": 0.001", "\"run\" must hold texts, and \"lr\" is none");
+  refused("\"seed\": 18446744073709551615,", "", "\"seed\" must be");
+  refused("\"step\": 7", std::string("\"step\": 7\0", 10), "a NUL byte");
+  refused("}\n", std::string("}\n\0{", 4), "a NUL byte");
+  refused("\"step\": 7", "\"step\": 7, \"step\": 7", "stands twice");
+  refused("sizes_hash\": \"", "sizes_hash\": \"0", "config.json is not the one");
   folder.write("step-00000007/trainer.json", good.substr(0, good.size() / 2));
   EXPECT_INPUT_ERROR(Checkpoint::open(step, read), "not valid JSON");
 }
@@ -386,10 +383,9 @@ TEST(Save, RemovesOlderCheckpointsButNotNewerOrProtectedOnes) {
 TEST(RequireRoom, ReportsRequiredAndAvailableDiskSpace) {
   const TemporaryFolder folder;
   std::vector<std::string> warnings;
-  const auto warn = [&](const std::string& text) { warnings.push_back(text); };
   const auto asked = [&](std::int64_t rows, std::int64_t kept) {
     Listing listing{.parameters = {{"w", {rows, 1'000'000}}}};
-    require_room(folder.path() / "below" / "that", listing, {.of = {{"w", adamw_states}}}, kept, warn);
+    require_room(folder.path() / "below" / "that", listing, {.of = {{"w", adamw_states}}}, kept, append_to(warnings));
   };
   EXPECT_NO_THROW(asked(1, 1));
   EXPECT_TRUE(warnings.empty());

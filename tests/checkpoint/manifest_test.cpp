@@ -128,20 +128,19 @@ TEST(Manifest, WrongSizesAreRefusedBeforeAnyAllocation) {
   test::save_alone(folder.path(), 7);
   const std::filesystem::path step = folder.path() / "step-00000007";
   const Manifest good = *read_manifest(step);
-  const auto said = [&](std::int64_t bytes, std::int64_t chunk_bytes, std::size_t sums) {
+  const auto refused = [&](std::int64_t bytes, std::int64_t chunk_bytes, std::size_t sums, const char* text) {
     Manifest manifest = good;
     manifest.files["model.safetensors"] = {
         .bytes = bytes, .chunk_bytes = chunk_bytes, .crc32cs = std::vector<std::uint32_t>(sums)};
     folder.write("step-00000007/manifest.json", to_json(manifest));
-    return test::input_error_of([&] { Checkpoint::open(step, test::read_small); });
+    EXPECT_INPUT_ERROR(Checkpoint::open(step, test::read_small), text);
   };
   const std::int64_t huge = std::int64_t{1} << 62;
-  test::expect_parts(said(huge, huge, 1),
-                     {"\"model.safetensors\": has 1 checksums for 4611686018427387904 bytes in chunks of"});
-  test::expect_parts(said(huge, 65536, 1), {"has 1 checksums"});
-  test::expect_parts(said(100, 0, 1), {"in chunks of 0"});
-  test::expect_parts(said(100, 65536, 2), {"has 2 checksums for 100 bytes"});
-  test::expect_parts(said(100, 65536, 1), {"bytes where manifest.json tells of 100; it was changed"});
+  refused(huge, huge, 1, "\"model.safetensors\": has 1 checksums for 4611686018427387904 bytes in chunks of");
+  refused(huge, 65536, 1, "has 1 checksums");
+  refused(100, 0, 1, "in chunks of 0");
+  refused(100, 65536, 2, "has 2 checksums for 100 bytes");
+  refused(100, 65536, 1, "bytes where manifest.json tells of 100; it was changed");
   Manifest other = good;
   other.files.erase("optimizer.safetensors");
   folder.write("step-00000007/manifest.json", to_json(other));
@@ -196,8 +195,7 @@ TEST(Manifest, AnOldCheckpointWithoutAManifestIsReadWithAWarning) {
   trainer[trainer.find(": 2") + 2] = '1';
   folder.write("step-00000007/trainer.json", trainer);
   std::vector<std::string> warnings;
-  const Checkpoint old =
-      Checkpoint::open(step, test::read_small, [&](const std::string& text) { warnings.push_back(text); });
+  const Checkpoint old = Checkpoint::open(step, test::read_small, test::append_to(warnings));
   EXPECT_EQ(old.state().step, 7);
   ASSERT_EQ(warnings.size(), 1u);
   test::expect_parts(warnings[0], {"cannot be verified"});

@@ -113,11 +113,8 @@ TEST_F(Reader, AcceptsScalarsEmptyTensorsPaddingAndMetadata) {
 }
 
 TEST_F(Reader, RefusesInconsistentHeaders) {
-  const auto said = [&](const std::string& tensors, std::size_t bytes) {
-    return test::input_error_of([&] { open(file_of("{" + tensors + "}", bytes)); });
-  };
   const auto expect = [&](const std::string& tensors, std::size_t bytes, const char* text) {
-    const std::string sentence = said(tensors, bytes);
+    const std::string sentence = test::input_error_of([&] { open(file_of("{" + tensors + "}", bytes)); });
     test::expect_parts(sentence, {text, "x.safetensors"});
   };
   expect(tensor("a", "F32", "[2]", "[0,4]"), 4, "tensor \"a\": data_offsets [0, 4] do not hold F32 [2]");

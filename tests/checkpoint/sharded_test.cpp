@@ -7,9 +7,10 @@
 #include <range/v3/view/zip.hpp>
 
 #include <algorithm>
-#include <map>
+#include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <support/nets.hpp>
@@ -19,18 +20,17 @@
 namespace fsdp::test {
 namespace {
 
-using Whole = std::map<std::string, net::Values>;
+using Network = Net<RunTimeAny>;
 using Losses = std::vector<double>;
 
 const RunTimeAny fsdp2{.strategy = FullyShard<>{}}, zero3{.strategy = Zero3{}},
-    rows_of_zero3{.strategy = Zero3{}, .other_layout = buffer::Rows{}};
+    rows_of_zero3{.strategy = Zero3{}, .other_layout = buffer::Rows{}}, replicated{.strategy = Replicated{}};
 
 constexpr int micro_batches_of_all_ranks = 6;
 constexpr float running_mean[] = {0, 0.25f, 0.5f};
 
 /// Trains with the same six micro-batches per step on 1, 2 and 3 ranks.
-template <class SharedT>
-Losses train(SharedT& sharded, Comm& communicator, int first, int steps) {
+Losses train(Network& sharded, Comm& communicator, int first, int steps) {
   Losses losses;
   const int ranks = communicator.size();
   for (int step = first; step < first + steps; ++step) {
@@ -39,18 +39,10 @@ Losses train(SharedT& sharded, Comm& communicator, int first, int steps) {
     auto pass = sharded.train(micro_batches);
     for (int m = 0; m < micro_batches; ++m) {
       const net::Place place{.rank = 0, .micro_batch = m * ranks + communicator.rank(), .step = step};
-      std::vector<net::Values> saved;
-      net::Values x = net::inputs(place);
-      for (const int unit : {0, 1, 2}) {
-        auto use = pass.forward(unit);
-        saved.push_back(x);
-        x = net::forward_of(use, 2, x);
-      }
-      loss += net::error(x, net::targets(place));
-      for (const int unit : {2, 1, 0}) {
-        auto use = pass.backward(unit);
-        x = net::backward_of(use, 2, saved[static_cast<std::size_t>(unit)], x);
-      }
+      net::Walk walk{net::inputs(place)};
+      for (const int unit : {0, 1, 2}) walk.forward(pass.forward(unit));
+      loss += net::error(walk.x, net::targets(place));
+      for (const int unit : {2, 1, 0}) walk.backward(pass.backward(unit));
     }
     pass.finish();
     losses.push_back(sharded.step(loss, {.lr = 1e-2}).loss);
@@ -58,45 +50,37 @@ Losses train(SharedT& sharded, Comm& communicator, int first, int steps) {
   return losses;
 }
 
-template <class Sharding>
-typename Net<Sharding>::Settings settings(Comm& communicator, std::vector<std::string> frozen = {}) {
+Network::Settings settings(Comm& communicator, std::vector<std::string> frozen = {}) {
   return {.micro_batches = micro_batches_of_all_ranks / communicator.size(),
           .unit_options = {.frozen = std::move(frozen)},
           .statistics = {{.name = "running_mean", .shape = {3}},
                          {.name = "rank", .shape = {1}, .merge = Statistic::Merge::own}}};
 }
 
+const checkpoint::HostValues host_values = {{"record", "1234"}, {"random", "a \"state\"\n"}};
+
 /// Trains three steps on two ranks under fsdp2 and saves; returns the losses of the next two steps.
 Losses saved_to(const std::filesystem::path& folder) {
-  Losses next;
-  on_ranks(2, [&](Comm& communicator) {
-    Net<RunTimeAny> sharded(communicator, net::units(3), fsdp2, settings<RunTimeAny>(communicator));
+  return of_first_rank(2, [&](Comm& communicator) {
+    Network sharded(communicator, net::units(3), fsdp2, settings(communicator));
     sharded.initialize(1);
     train(sharded, communicator, 0, 3);
     std::ranges::copy(running_mean, sharded.statistic("running_mean").data());
     sharded.statistic("rank")[0] = static_cast<float>(7 + communicator.rank());
-    const auto path = checkpoint::save(sharded, folder, {{"record", "1234"}, {"random", "a \"state\"\n"}});
-    EXPECT_EQ(path.filename(), "step-00000003");
-    const Losses after = train(sharded, communicator, 3, 2);
-    if (communicator.rank() == 0) next = after;
+    EXPECT_EQ(checkpoint::save(sharded, folder, host_values).filename(), "step-00000003");
+    return train(sharded, communicator, 3, 2);
   });
-  return next;
 }
 
-template <class Sharding>
-Losses resumed(const std::filesystem::path& folder, int ranks, const Sharding& strategy) {
-  Losses next;
-  on_ranks(ranks, [&](Comm& communicator) {
-    Net<Sharding> sharded(communicator, net::units(3), strategy, settings<Sharding>(communicator));
-    const checkpoint::HostValues values = checkpoint::restore(sharded, folder);
-    EXPECT_EQ(values, (checkpoint::HostValues{{"record", "1234"}, {"random", "a \"state\"\n"}}));
+Losses resumed(const std::filesystem::path& folder, int ranks, const RunTimeAny& strategy) {
+  return of_first_rank(ranks, [&](Comm& communicator) {
+    Network sharded(communicator, net::units(3), strategy, settings(communicator));
+    EXPECT_EQ(checkpoint::restore(sharded, folder), host_values);
     EXPECT_EQ(sharded.optimizer().steps(), 3);
     EXPECT_TRUE(std::ranges::equal(running_mean, std::span(sharded.statistic("running_mean").data(), 3)));
     EXPECT_EQ(sharded.statistic("rank")[0], 7.0f);  // the value of rank 0
-    const Losses after = train(sharded, communicator, 3, 2);
-    if (communicator.rank() == 0) next = after;
+    return train(sharded, communicator, 3, 2);
   });
-  return next;
 }
 
 TEST(ShardedCheckpoint, ResumesUnderAnyStrategyOnAnyNumberOfRanks) {
@@ -105,7 +89,7 @@ TEST(ShardedCheckpoint, ResumesUnderAnyStrategyOnAnyNumberOfRanks) {
   EXPECT_EQ(resumed(folder.path(), 2, fsdp2), expected);
   EXPECT_EQ(resumed(folder.path() / "step-00000003", 2, zero3), expected);
   EXPECT_EQ(resumed(folder.path(), 2, rows_of_zero3), expected);
-  const auto near = [&](int ranks, const auto& strategy) {
+  const auto near = [&](int ranks, const RunTimeAny& strategy) {
     SCOPED_TRACE(message(ranks, " ranks, ", policy_text(strategy)));
     const Losses found = resumed(folder.path(), ranks, strategy);
     ASSERT_EQ(found.size(), expected.size());
@@ -113,7 +97,7 @@ TEST(ShardedCheckpoint, ResumesUnderAnyStrategyOnAnyNumberOfRanks) {
   };
   for (const int ranks : {1, 3})
     for (const RunTimeAny& strategy : {fsdp2, zero3, rows_of_zero3}) near(ranks, strategy);
-  near(3, Replicated{});
+  near(3, replicated);
 }
 
 TEST(ShardedCheckpoint, RefusesACheckpointOfAnotherNetwork) {
@@ -121,7 +105,7 @@ TEST(ShardedCheckpoint, RefusesACheckpointOfAnotherNetwork) {
   saved_to(folder.path());
   const auto refused = [&](std::vector<Unit> units, const char* words) {
     on_ranks(2, [&](Comm& communicator) {
-      Net<RunTimeAny> sharded(communicator, units, fsdp2, settings<RunTimeAny>(communicator));
+      Network sharded(communicator, units, fsdp2, settings(communicator));
       EXPECT_INPUT_ERROR(checkpoint::restore(sharded, folder.path()), words);
     });
   };
@@ -136,23 +120,21 @@ TEST(ShardedCheckpoint, CountsTheStepsOfEachOrder) {
   const TemporaryFolder folder;
   std::vector<Order> orders = {mirrored(std::vector{0, 1, 2}), mirrored(std::vector{2})};
   orders[0].without_gradients = {2};
-  const auto step = [](auto& sharded, int number) {
+  const auto step = [](Network& sharded, int number) {
     const int order = number % 3 == 0 ? 0 : 1;
     const net::Loop run{.uses = order == 0 ? std::vector{0, 1, 2} : std::vector{2}, .order = order, .step = number};
     sharded.step(net::train(sharded, run), {.lr = 1e-2});
   };
-  Whole expected;
-  on_ranks(2, [&](Comm& communicator) {
-    Net<RunTimeAny> sharded(communicator, net::units(3), fsdp2, {.orders = orders});
+  const Whole expected = of_first_rank(2, [&](Comm& communicator) {
+    Network sharded(communicator, net::units(3), fsdp2, {.orders = orders});
     sharded.initialize(1);
     for (const int number : {0, 1, 2, 3, 4}) step(sharded, number);
     checkpoint::save(sharded, folder.path());
     for (const int number : {5, 6, 7}) step(sharded, number);
-    const Whole all = net::weights(sharded);
-    if (communicator.rank() == 0) expected = all;
+    return net::weights(sharded);
   });
   on_ranks(2, [&](Comm& communicator) {
-    Net<RunTimeAny> sharded(communicator, net::units(3), zero3, {.orders = orders});
+    Network sharded(communicator, net::units(3), zero3, {.orders = orders});
     EXPECT_TRUE(checkpoint::restore(sharded, folder.path()).empty());
     EXPECT_EQ(sharded.optimizer().control().taken(), (std::vector<std::int64_t>{2, 3}));
     for (const int number : {5, 6, 7}) step(sharded, number);
@@ -164,11 +146,9 @@ TEST(ShardedCheckpoint, CountsTheStepsOfEachOrder) {
 TEST(ShardedCheckpoint, CanResumeWithDifferentFrozenTensors) {
   const TemporaryFolder folder;
   const auto with = [](Comm& communicator, const RunTimeAny& strategy, std::vector<std::string> frozen) {
-    return std::make_unique<Net<RunTimeAny>>(communicator, net::units(3), strategy,
-                                             settings<RunTimeAny>(communicator, std::move(frozen)));
+    return std::make_unique<Network>(communicator, net::units(3), strategy, settings(communicator, std::move(frozen)));
   };
-  Whole saved, gone_on;
-  on_ranks(2, [&](Comm& communicator) {
+  const Whole saved = of_first_rank(2, [&](Comm& communicator) {
     const auto sharded = with(communicator, fsdp2, {"unit0.*"});
     sharded->initialize(1);
     train(*sharded, communicator, 0, 3);
@@ -176,10 +156,9 @@ TEST(ShardedCheckpoint, CanResumeWithDifferentFrozenTensors) {
     const checkpoint::SafetensorsFile states(step / "optimizer.safetensors");
     for (const checkpoint::TensorInfo& state : states.tensors())
       EXPECT_FALSE(state.name.starts_with("unit0.")) << state.name;
-    const Whole all = net::weights(*sharded);
-    if (communicator.rank() == 0) saved = all;
+    return net::weights(*sharded);
   });
-  on_ranks(2, [&](Comm& communicator) {
+  const Whole gone_on = of_first_rank(2, [&](Comm& communicator) {
     const auto sharded = with(communicator, zero3, {"unit1.*"});
     checkpoint::restore(*sharded, folder.path());
     for (std::size_t i = 0; i < sharded->shards().size(); ++i) {
@@ -188,9 +167,9 @@ TEST(ShardedCheckpoint, CanResumeWithDifferentFrozenTensors) {
         EXPECT_EQ(std::count(moment.data(), moment.data() + moment.numel(), 0.0f), moment.numel());
     }
     train(*sharded, communicator, 3, 1);
-    const Whole all = net::weights(*sharded);
+    Whole all = net::weights(*sharded);
     for (const auto& [name, values] : all) EXPECT_EQ(values == saved.at(name), name.starts_with("unit1.")) << name;
-    if (communicator.rank() == 0) gone_on = all;
+    return all;
   });
   on_ranks(3, [&](Comm& communicator) {
     const auto sharded = with(communicator, fsdp2, {"unit1.*"});
@@ -223,30 +202,26 @@ std::filesystem::path written(const TemporaryFolder& folder, const std::vector<c
   return path;
 }
 
-/// Loads into a network of one unit.
-void load(const std::filesystem::path& from, const checkpoint::Rename& rename, Whole* found = nullptr) {
-  on_ranks(2, [&](Comm& communicator) {
-    Net<RunTimeAny> sharded(communicator, net::units(1), fsdp2);
+/// Loads into a network of one unit and returns its weights.
+Whole load(const std::filesystem::path& from, const checkpoint::Rename& rename) {
+  return of_first_rank(2, [&](Comm& communicator) {
+    Network sharded(communicator, net::units(1), fsdp2);
     checkpoint::load(sharded, from, rename);
-    const Whole all = net::weights(sharded);
-    if (found != nullptr && communicator.rank() == 0) *found = all;
+    Whole all = net::weights(sharded);
     net::steps(sharded, {.uses = {0}}, 1);  // from here on its weights have values
+    return all;
   });
 }
 
 TEST(ForeignWeights, LoadsTensorsByNameOrMappedName) {
   const TemporaryFolder folder;
   const Whole expected = {{"unit0.w", quarters(25)}, {"unit0.b", quarters(5)}};
-  Whole found;
-  load(written(folder, {{"unit0.b", {5}}, {"unit0.w", {5, 5}}}), {}, &found);
-  EXPECT_EQ(found, expected);
-  found.clear();
+  EXPECT_EQ(load(written(folder, {{"unit0.b", {5}}, {"unit0.w", {5, 5}}}), {}), expected);
   const auto rename = [](const std::string& name) -> std::string {
     if (name == "optimizer") return "";
     return "unit0." + name.substr(name.size() - 1);
   };
-  load(written(folder, {{"net/b", {5}}, {"net/w", {5, 5}}, {"optimizer", {2}}}), rename, &found);
-  EXPECT_EQ(found, expected);
+  EXPECT_EQ(load(written(folder, {{"net/b", {5}}, {"net/w", {5, 5}}, {"optimizer", {2}}}), rename), expected);
 }
 
 TEST(ForeignWeights, RefusesTensorsThatDoNotFitByName) {

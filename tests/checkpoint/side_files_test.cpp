@@ -27,8 +27,7 @@ TEST(SideFiles, UnreadableFilesAreSkippedWithAWarningOrAreAnError) {
   std::filesystem::create_directory(folder.path() / "vocab.json");
   EXPECT_INPUT_ERROR(read_side_files(folder.path()), "vocab.json: not a regular file but a folder");
   std::vector<std::string> warnings;
-  EXPECT_EQ(read_side_files(folder.path(), [&](const std::string& text) { warnings.push_back(text); }),
-            (SideFiles{{"tokenizer.json", "{}"}}));
+  EXPECT_EQ(read_side_files(folder.path(), test::append_to(warnings)), (SideFiles{{"tokenizer.json", "{}"}}));
   ASSERT_EQ(warnings.size(), 2u);
   test::expect_parts(warnings[1], {"download the folder again; it is left out of checkpoints"});
 }

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include <tessera/fsdp/core/function_ref.hpp>
 #include <tessera/fsdp/training/run_time_optimizer.hpp>
 
 #include <support/residual_net.hpp>
@@ -45,10 +46,7 @@ inline std::vector<RunTimeAny> sharded_strategies() {
 }
 
 /// Calls body(communicator) on each of `ranks` ranks, with checks of collectives enabled.
-template <class Body>
-void on_ranks(int ranks, const Body& body) {
-  Comm::run(ranks, {.checks = true}, [&](Comm& communicator) { body(communicator); });
-}
+inline void on_ranks(int ranks, FunctionRef<void(Comm&)> body) { Comm::run(ranks, {.checks = true}, body); }
 
 /// The same; returns the result of body(communicator) on rank 0.
 template <class Body>
