@@ -14,6 +14,7 @@
 
 #include <tessera/comm/nccl.hpp>
 #include <tessera/comm/threads.hpp>
+#include <tessera/fsdp/core/function_ref.hpp>
 #include <tessera/fsdp/device/cuda.hpp>
 
 #include "doubles/cublaslt.hpp"
@@ -41,10 +42,14 @@ class OnDoubles : public ::testing::Test {
     tell_of_nccl_aborts(true);
   }
   void TearDown() override {
-    for (const std::string& problem : machine().take_problems()) ADD_FAILURE() << problem;
-    for (const auto& [kind, count] : machine().held()) ADD_FAILURE() << count << " " << kind << " are left";
+    expect_clean();
     for (int rank = 0; rank < 8; ++rank) fail_nccl(rank, ncclSuccess), slow_nccl(rank, {});
     machine().reset(2);
+  }
+  /// Expects that no rule was broken and that every object was released.
+  static void expect_clean() {
+    for (const std::string& problem : machine().take_problems()) ADD_FAILURE() << problem;
+    for (const auto& [kind, count] : machine().held()) ADD_FAILURE() << count << " " << kind << " are left";
   }
   /// Waits for a problem that contains `text`, and clears all problems.
   static void expect_problem(const std::string& text) {
@@ -68,10 +73,9 @@ class OnDoubles : public ::testing::Test {
 };
 
 /// Calls f(communicator) on every rank; ranks are threads, each with its own GPU.
-template <class F>
-void run_ranks(int ranks, const comm::Options& options, F f) {
+inline void run_ranks(int ranks, const comm::Options& options, FunctionRef<void(comm::Nccl<>&)> f) {
   const comm::nccl::Id id = comm::nccl::make_id(comm::nccl::library());
-  comm::Threads<>::run(ranks, {}, [&](auto& host) {
+  comm::Threads<>::run(ranks, {}, [&](comm::Threads<>& host) {
     device::use_cuda_device(host.rank());
     comm::Nccl<> communicator(comm::nccl::library(), {.rank = host.rank(), .size = ranks, .id = id}, options);
     f(communicator);

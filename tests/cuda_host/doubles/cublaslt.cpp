@@ -60,14 +60,12 @@ auto& ours(Theirs handle) {
 
 template <class Ours, class Theirs, class... Values>
 cublasStatus_t make(Theirs* handle, Values... values) {
-  *handle = reinterpret_cast<Theirs>(new Ours{values...});
-  machine().hold("cuBLASLt's handles", 1);
+  machine().give(handle, new Ours{values...}, "cuBLASLt's handles");
   return CUBLAS_STATUS_SUCCESS;
 }
 template <class Ours>
 cublasStatus_t destroy(void* handle) {
-  delete static_cast<Ours*>(handle);
-  machine().hold("cuBLASLt's handles", -1);
+  machine().take_back<Ours>(handle, "cuBLASLt's handles");
   return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -261,14 +259,13 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t description
   for (int i = 0; i < 4; ++i) {
     if (reinterpret_cast<std::uintptr_t>(addresses[i]) % algorithm.alignments[i] != 0)
       return refuse(message("matrix ", "ABCD"[i], " is not aligned as the algorithm was promised"));
-    const Block* const block = machine().block_of(addresses[i], bytes[i]);
-    if (block == nullptr || block->bytes == 0) return refuse(message("matrix ", "ABCD"[i], " leaves device memory"));
+    if (!machine().is_allocated(addresses[i], bytes[i]))
+      return refuse(message("matrix ", "ABCD"[i], " leaves device memory"));
   }
   if (workspace_bytes < algorithm.workspace) return refuse("less workspace than the algorithm needs");
   if (reinterpret_cast<std::uintptr_t>(workspace) % 256 != 0)
     return refuse("the workspace is not aligned to 256 bytes");
-  const Block* const scratch = machine().block_of(workspace, workspace_bytes);
-  if (scratch == nullptr || scratch->bytes == 0) return refuse("the workspace leaves device memory");
+  if (!machine().is_allocated(workspace, workspace_bytes)) return refuse("the workspace leaves device memory");
 
   float scale = 0, before = 0;
   std::memcpy(&scale, alpha, sizeof scale);

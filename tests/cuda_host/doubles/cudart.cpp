@@ -116,8 +116,7 @@ cudaError_t cudaFreeHost(void* data) {
 cudaError_t cudaMemset(void* data, int value, std::size_t bytes) {
   BEGIN(true);
   REFUSE_IN_CAPTURE();  // work of the default stream would wait for captured streams
-  const Block* const block = machine().block_of(data, bytes);
-  if (block == nullptr || block->bytes == 0) return Machine::leave(cudaErrorInvalidValue);
+  if (!machine().is_allocated(data, bytes)) return Machine::leave(cudaErrorInvalidValue);
   return Machine::leave(machine().submit(nullptr, [=] { std::memset(data, value, bytes); }));
 }
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind, cudaStream_t stream) {
@@ -165,14 +164,12 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
   BEGIN(true);
   if (flags != cudaEventDisableTiming) machine().problem("an event that takes times, which costs streams time");
-  *event = reinterpret_cast<cudaEvent_t>(new Event{.device = machine().device()});
-  machine().hold("events", 1);
+  machine().give(event, new Event{.device = machine().device()}, "events");
   return cudaSuccess;
 }
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
   BEGIN(true);
-  delete reinterpret_cast<Event*>(event);
-  machine().hold("events", -1);
+  machine().take_back<Event>(event, "events");
   return cudaSuccess;
 }
 cudaError_t cudaEventRecord(cudaEvent_t handle, cudaStream_t stream) {
@@ -248,14 +245,12 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
   if (failed != cudaSuccess) return Machine::leave(failed);
   if (capture->invalid) return Machine::leave(cudaErrorStreamCaptureInvalidated);
   if (!capture->joined()) return Machine::leave(cudaErrorStreamCaptureUnjoined);
-  *graph = reinterpret_cast<cudaGraph_t>(new std::shared_ptr<Graph>(capture->graph()));
-  machine().hold("graphs", 1);
+  machine().give(graph, new std::shared_ptr<Graph>(capture->graph()), "graphs");
   return cudaSuccess;
 }
 cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
   BEGIN(true);
-  delete reinterpret_cast<std::shared_ptr<Graph>*>(graph);
-  machine().hold("graphs", -1);
+  machine().take_back<std::shared_ptr<Graph>>(graph, "graphs");
   return cudaSuccess;
 }
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* made, cudaGraph_t handle, unsigned long long flags) {
@@ -263,14 +258,12 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* made, cudaGraph_t handle, unsi
   const auto& graph = *reinterpret_cast<std::shared_ptr<Graph>*>(handle);
   if (graph->priority < 0 && (flags & cudaGraphInstantiateFlagUseNodePriority) == 0)
     machine().problem("a graph whose kernels lose the priorities of their streams");
-  *made = reinterpret_cast<cudaGraphExec_t>(new std::shared_ptr<Graph>(graph));
-  machine().hold("executable graphs", 1);
+  machine().give(made, new std::shared_ptr<Graph>(graph), "executable graphs");
   return cudaSuccess;
 }
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph) {
   BEGIN(true);
-  delete reinterpret_cast<std::shared_ptr<Graph>*>(graph);
-  machine().hold("executable graphs", -1);
+  machine().take_back<std::shared_ptr<Graph>>(graph, "executable graphs");
   return cudaSuccess;
 }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t handle, cudaStream_t stream) {

@@ -228,13 +228,11 @@ cudnnStatus_t cudnnCreate(cudnnHandle_t* handle) {
   BEGIN(true);
   if (machine().capture_of_thread())
     return refuse(CUDNN_STATUS_INTERNAL_ERROR, "cudnnCreate by a thread that captures a graph");
-  *handle = reinterpret_cast<cudnnHandle_t>(new Library{.device = machine().device()});
-  machine().hold("cuDNN's handles", 1);
+  machine().give(handle, new Library{.device = machine().device()}, "cuDNN's handles");
   return CUDNN_STATUS_SUCCESS;
 }
 cudnnStatus_t cudnnDestroy(cudnnHandle_t handle) {
-  delete &ours(handle);
-  machine().hold("cuDNN's handles", -1);
+  machine().take_back<Library>(handle, "cuDNN's handles");
   return CUDNN_STATUS_SUCCESS;
 }
 cudnnStatus_t cudnnSetStream(cudnnHandle_t handle, cudaStream_t stream) {

@@ -74,13 +74,11 @@ cudaError_t cudaStreamGetCaptureInfo_v2(cudaStream_t stream, cudaStreamCaptureSt
 
 cudaError_t cudaUserObjectCreate(cudaUserObject_t* made, void* data, cudaHostFn_t destroy, unsigned, unsigned) {
   BEGIN(false);
-  *made = reinterpret_cast<cudaUserObject_t>(new UserObject(data, destroy));
-  machine().hold("user objects", 1);
+  machine().give(made, new UserObject(data, destroy), "user objects");
   return cudaSuccess;
 }
 cudaError_t cudaUserObjectRelease(cudaUserObject_t object, unsigned) {
-  delete reinterpret_cast<UserObject*>(object);
-  machine().hold("user objects", -1);
+  machine().take_back<UserObject>(object, "user objects");
   return cudaSuccess;
 }
 cudaError_t cudaGraphRetainUserObject(cudaGraph_t graph, cudaUserObject_t object, unsigned, unsigned) {

@@ -139,18 +139,9 @@ void Machine::reset(int gpus) {
   streams_.clear();
 }
 
-std::uint64_t Machine::generation() const {
-  const std::lock_guard lock(mutex);
-  return generation_;
-}
-
 void Machine::fail(const std::string& function, cudaError_t error, int nth) {
   const std::lock_guard lock(mutex);
   faults_[function] = {error, nth};
-}
-bool Machine::will_fail() const {
-  const std::lock_guard lock(mutex);
-  return !faults_.empty();
 }
 void Machine::break_device(int device, cudaError_t error) {
   const std::lock_guard lock(mutex);
@@ -160,23 +151,6 @@ void Machine::break_device(int device, cudaError_t error) {
 std::vector<std::string> Machine::take_problems() {
   const std::lock_guard lock(mutex);
   return std::exchange(problems_, {});
-}
-std::set<int> Machine::contexts() const {
-  const std::lock_guard lock(mutex);
-  return contexts_;
-}
-std::map<std::string, int> Machine::held() const {
-  const std::lock_guard lock(mutex);
-  return held_;
-}
-std::map<std::string, int> Machine::calls() const {
-  const std::lock_guard lock(mutex);
-  return calls_;
-}
-
-std::size_t Machine::most_bytes() const {
-  const std::lock_guard lock(mutex);
-  return most_bytes_;
 }
 
 std::multiset<int> Machine::priorities() const {
@@ -338,6 +312,10 @@ const Block* Machine::block_of(const void* data, std::size_t bytes) const {
   const auto& [start, block] = *--next;
   if (begin >= start + block.bytes + 1024) return &pageable;
   return begin + bytes <= start + block.bytes ? &block : nullptr;
+}
+bool Machine::is_allocated(const void* data, std::size_t bytes) const {
+  const Block* const block = block_of(data, bytes);
+  return block != nullptr && block->bytes > 0;
 }
 
 void Machine::hold(const std::string& kind, int by) {

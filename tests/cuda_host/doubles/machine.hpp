@@ -87,17 +87,19 @@ class Machine {
   /// The nth call of this function from now on does nothing and returns `error`; functions of other libraries return
   /// their own error code.
   void fail(const std::string& function, cudaError_t error, int nth = 1);
-  bool will_fail() const;  ///< whether such a call is still to come
+  bool will_fail() const { return !copy_of(faults_).empty(); }  ///< whether such a call is still to come
   /// From now on, every call that needs the device returns `error`, as after a fault of a kernel.
   void break_device(int device, cudaError_t error);
 
   // ---- Observations for tests
   std::vector<std::string> take_problems();
-  std::set<int> contexts() const;            ///< devices on which this process has created a context
-  std::map<std::string, int> held() const;   ///< number of unreleased objects by kind; kinds without any are omitted
-  std::map<std::string, int> calls() const;  ///< number of calls by function
-  std::size_t most_bytes() const;            ///< the highest memory use of any device
-  std::multiset<int> priorities() const;     ///< of all existing streams
+  /// Devices on which this process has created a context.
+  std::set<int> contexts() const { return copy_of(contexts_); }
+  /// Number of unreleased objects by kind; kinds without any are omitted.
+  std::map<std::string, int> held() const { return copy_of(held_); }
+  std::map<std::string, int> calls() const { return copy_of(calls_); }  ///< number of calls by function
+  std::size_t most_bytes() const { return copy_of(most_bytes_); }       ///< the highest memory use of any device
+  std::multiset<int> priorities() const;                                ///< of all existing streams
 
   // ---- For the fakes
   void problem(const std::string& text);
@@ -110,7 +112,7 @@ class Machine {
   int device() const;       ///< current device of the calling thread
   void select(int device);  ///< for the calling thread
   /// Changes with every `reset`; work of an earlier generation should stop.
-  std::uint64_t generation() const;
+  std::uint64_t generation() const { return copy_of(generation_); }
 
   std::shared_ptr<Stream> make_stream(int priority);
   std::shared_ptr<Stream> find(cudaStream_t stream);  ///< null if it does not exist
@@ -129,8 +131,23 @@ class Machine {
   /// The block that contains [data, data + bytes), or a block of 0 bytes if `data` is pageable. Null if the range
   /// exceeds the block in which it begins.
   const Block* block_of(const void* data, std::size_t bytes) const;
+  /// Whether [data, data + bytes) lies in a block that CUDA has given.
+  bool is_allocated(const void* data, std::size_t bytes) const;
 
   void hold(const std::string& kind, int by);
+  /// Hand out an object as a library's handle, and take it back.
+  /// @{
+  template <class Handle, class Object>
+  void give(Handle* handle, Object* made, const char* kind) {
+    *handle = reinterpret_cast<Handle>(made);
+    hold(kind, 1);
+  }
+  template <class Object, class Handle>
+  void take_back(Handle handle, const char* kind) {
+    delete reinterpret_cast<Object*>(handle);
+    hold(kind, -1);
+  }
+  /// @}
 
   /// The capture that the calling thread has begun, which forbids some calls; null if there is none.
   std::shared_ptr<Capture> capture_of_thread() const;
@@ -141,6 +158,11 @@ class Machine {
 
  private:
   Machine() = default;
+  template <class T>
+  T copy_of(const T& member) const {
+    const std::lock_guard lock(mutex);
+    return member;
+  }
   cudaError_t wait_for_streams(const std::vector<std::shared_ptr<Stream>>& streams, const char* what);
 
   struct Fault {

@@ -182,10 +182,9 @@ ncclResult_t add(ncclComm_t comm, const Call& call, cudaStream_t stream) {
   const auto bytes = static_cast<std::size_t>(call.count * fsdp::size_of(call.dtype));
   for (const std::byte* data : {call.from, static_cast<const std::byte*>(call.to)})
     if (data != nullptr) {
-      const Block* const block = machine().block_of(data, bytes);
-      if (block == nullptr || block->bytes == 0)
+      if (!machine().is_allocated(data, bytes))
         refusal = "it leaves device memory";
-      else if (block->device != member.device)
+      else if (machine().block_of(data, bytes)->device != member.device)
         refusal = "memory of another device";
     }
   if (!refusal.empty()) {
@@ -427,8 +426,7 @@ ncclResult_t ncclCommRegister(const ncclComm_t comm, void* data, std::size_t byt
   BEGIN();
   const std::lock_guard lock(machine().mutex);
   if (library().members.count(comm) == 0) return ncclInvalidArgument;
-  const Block* const block = machine().block_of(data, bytes);
-  if (block == nullptr || block->bytes == 0) return ncclInvalidArgument;
+  if (!machine().is_allocated(data, bytes)) return ncclInvalidArgument;
   *handle = data;
   ++member_of(comm).registrations;
   machine().hold("registrations", 1);
