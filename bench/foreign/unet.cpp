@@ -70,8 +70,7 @@ void measure(Comm& communicator, std::int64_t pictures, std::int64_t repeats) {
     Line("unet")
         .add("ranks", std::int64_t{1}, "pictures", pictures, "step_us", rounds.median_seconds(0) * 1e6)
         .add("bare_loop_us", rounds.median_seconds(1) * 1e6)
-        .add("ratio_to_bare_loop",
-             rounds.median_of([&](std::size_t r) { return rounds.seconds(0, r) / rounds.seconds(1, r); }))
+        .add("ratio_to_bare_loop", rounds.median_ratio(0, 1))
         .add("loss", steps.loss(), "bare_loop_loss", steps.bare_loss())
         .print();
     return;

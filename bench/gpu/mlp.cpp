@@ -71,10 +71,6 @@ class Measurement {
   }
 
   void print(const Tiled& tiled) const {
-    const auto ratio_to = [&](std::size_t other) {
-      return rounds_.median_of(
-          [&](std::size_t round) { return rounds_.seconds(tiled.number, round) / rounds_.seconds(other, round); });
-    };
     const MlpSizes& sizes = operands_.sizes;
     const double flops = 18.0 * static_cast<double>(sizes.tokens * sizes.hidden) *
                          static_cast<double>(sizes.intermediate);  // FLOPs of nine products, whether recomputed or not
@@ -84,8 +80,8 @@ class Measurement {
         "\"matmuls_ms\": %.3f, \"ratio_to_matmuls\": %.3f, \"ratio_to_untiled\": %.3f, \"activation_bytes\": %lld, "
         "\"peak_bytes\": %lld}\n",
         static_cast<long long>(sizes.tokens), tiled.tiling, 1e3 * seconds, flops / seconds / 1e12,
-        1e3 * rounds_.median_seconds(nine_) / calls_, ratio_to(nine_), ratio_to(tilings_.front().number),
-        static_cast<long long>(tiled.layer->arena_peak()),
+        1e3 * rounds_.median_seconds(nine_) / calls_, rounds_.median_ratio(tiled.number, nine_),
+        rounds_.median_ratio(tiled.number, tilings_.front().number), static_cast<long long>(tiled.layer->arena_peak()),
         static_cast<long long>(operands_.bytes() + tiled.layer->arena_peak()));
     std::fflush(stdout);
   }

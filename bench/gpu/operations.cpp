@@ -32,26 +32,28 @@ struct Bench {
 
   /// `bytes`: the minimum number of bytes that the operation must move.
   double bandwidth(const std::string& name, double bytes, const std::function<void()>& call) {
-    const double seconds = gpu::seconds_of(stream, call), rate = bytes / seconds;
-    std::printf("{\"bench\": \"%s\", \"ms\": %.4f, \"gb_per_second\": %.1f", name.c_str(), 1e3 * seconds, rate / 1e9);
-    if (copy_rate > 0) std::printf(", \"ratio_to_copy\": %.3f", rate / copy_rate);
-    std::puts("}");
-    std::fflush(stdout);
-    return rate;
+    return measure(name, bytes, call, "gb_per_second", 1e9, "ratio_to_copy", copy_rate);
   }
   double products(const std::string& name, double flops, const std::function<void()>& call) {
-    const double seconds = gpu::seconds_of(stream, call), rate = flops / seconds;
-    std::printf("{\"bench\": \"%s\", \"ms\": %.4f, \"tflops\": %.1f", name.c_str(), 1e3 * seconds, rate / 1e12);
-    if (matmul_rate > 0) std::printf(", \"ratio_to_matmul\": %.3f", rate / matmul_rate);
-    std::puts("}");
-    std::fflush(stdout);
-    return rate;
+    return measure(name, flops, call, "tflops", 1e12, "ratio_to_matmul", matmul_rate);
   }
 
   double copy_rate = 0, matmul_rate = 0;
   device::Ledger ledger;
   Cuda::Arena arena;
   Cuda::Stream stream;
+
+ private:
+  /// Prints and returns the rate of `amount` in units of `unit`, and its ratio to `best` if that is known.
+  double measure(const std::string& name, double amount, const std::function<void()>& call, const char* rate_name,
+                 double unit, const char* ratio_name, double best) {
+    const double seconds = gpu::seconds_of(stream, call), rate = amount / seconds;
+    std::printf("{\"bench\": \"%s\", \"ms\": %.4f, \"%s\": %.1f", name.c_str(), 1e3 * seconds, rate_name, rate / unit);
+    if (best > 0) std::printf(", \"%s\": %.3f", ratio_name, rate / best);
+    std::puts("}");
+    std::fflush(stdout);
+    return rate;
+  }
 };
 
 void bench_elements(Bench& b) {
