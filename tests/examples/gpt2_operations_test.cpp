@@ -153,23 +153,23 @@ struct Gpt2Operations {
                 },
             .reference = [](const Lists& before) { return layer_norm(before[0], before[1], before[2]); }};
   }
+  /// LayerNormBackward of a saved input, without the tensors of gradients.
+  static LayerNormBackward<T> backward_of(OperationMemory& memory, Tensor<const T> x) {
+    const auto weight = memory.input<T>({columns});
+    const auto [mean, rstd] = kept(memory, x);
+    return {.x = x, .weight = weight, .mean = mean, .rstd = rstd};
+  }
   static OperationCase backward_case() {
     return {.words = "dx and dbias added to",
             .make =
                 [](OperationMemory& memory) {
-                  const auto x = memory.input<T>({rows, columns}, 3, 5);
-                  const auto weight = memory.input<T>({columns});
-                  const auto [mean, rstd] = kept(memory, x);
-                  return LayerNormBackward<T>{.x = x,
-                                              .weight = weight,
-                                              .mean = mean,
-                                              .rstd = rstd,
-                                              .dy = memory.input<T>({rows, columns}),
-                                              .dx = memory.in_out<T>({rows, columns}),
-                                              .dx_write = Write::accumulate,
-                                              .dweight = memory.output<float>({columns}),
-                                              .dbias = memory.in_out<float>({columns}),
-                                              .dbias_write = Write::accumulate};
+                  LayerNormBackward<T> op = backward_of(memory, memory.input<T>({rows, columns}, 3, 5));
+                  op.dy = memory.input<T>({rows, columns});
+                  op.dx = memory.in_out<T>({rows, columns});
+                  op.dweight = memory.output<float>({columns});
+                  op.dbias = memory.in_out<float>({columns});
+                  op.dx_write = op.dbias_write = Write::accumulate;
+                  return op;
                 },
             .reference =
                 [](const Lists& before) {
@@ -182,18 +182,11 @@ struct Gpt2Operations {
     return {.words = "dx over dy",
             .make =
                 [](OperationMemory& memory) {
-                  const auto x = memory.input<T>({rows, columns}, 3);
-                  const auto weight = memory.input<T>({columns});
-                  const auto [mean, rstd] = kept(memory, x);
-                  const Tensor<T> dy = memory.in_out<T>({rows, columns});
-                  return LayerNormBackward<T>{.x = x,
-                                              .weight = weight,
-                                              .mean = mean,
-                                              .rstd = rstd,
-                                              .dy = dy,
-                                              .dx = dy,
-                                              .dweight = memory.output<float>({columns}),
-                                              .dbias = memory.output<float>({columns})};
+                  LayerNormBackward<T> op = backward_of(memory, memory.input<T>({rows, columns}, 3));
+                  op.dy = op.dx = memory.in_out<T>({rows, columns});
+                  op.dweight = memory.output<float>({columns});
+                  op.dbias = memory.output<float>({columns});
+                  return op;
                 },
             .reference = [](const Lists& before) { return layer_norm_gradients(before[0], before[1], before[4]); },
             .bound = 2};
