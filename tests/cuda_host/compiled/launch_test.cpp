@@ -24,20 +24,12 @@ class CudaHost_launch : public ::testing::Test {
   }
 };
 
-/// Kernels do not run, so they need no memory, only addresses with the alignment of an allocation.
-template <class T>
-Tensor<T> tensor(const Shape& shape) {
-  return {reinterpret_cast<T*>(4096), shape};
-}
-
 template <class T>
 void launch_norm_backward(std::int64_t columns, std::int64_t rows) {
   const auto x = tensor<T>({rows, columns}), w = tensor<T>({columns});
   const auto rstd = tensor<float>({rows}), dw = tensor<float>({columns});
-  const device::Scratch parts{.data = reinterpret_cast<std::byte*>(4096),
-                              .bytes = device::cuda::row_sums_scratch(rows, columns)};
   device::cuda::compute({}, device::RmsNormBackward<T>{.x = x, .weight = w, .rstd = rstd, .dy = x, .dx = x, .dw = dw},
-                        parts);
+                        scratch_of(device::cuda::row_sums_scratch(rows, columns)));
 }
 
 template <class T>
@@ -46,8 +38,7 @@ void launch_attention(std::int64_t head_dim) {
       .sequences = 2, .sequence_length = 300, .heads = 4, .kv_heads = 2, .head_dim = head_dim};
   const auto q = tensor<T>(shape.queries()), k = tensor<T>(shape.keys());
   const auto numbers = tensor<float>({shape.sequences * shape.heads, shape.sequence_length});
-  const device::Scratch memory{.data = reinterpret_cast<std::byte*>(4096),
-                               .bytes = device::cuda::attention_scratch(shape, dtype_of<T>(), true)};
+  const device::Scratch memory = scratch_of(device::cuda::attention_scratch(shape, dtype_of<T>(), true));
   device::cuda::compute({}, device::Attention<T>{.shape = shape, .q = q, .k = k, .v = k, .out = q, .lse = numbers},
                         memory);
   device::cuda::compute(

@@ -25,12 +25,6 @@ namespace {
 
 using namespace testing::cuda_host;
 
-/// An address with the alignment of an allocation.
-template <class T>
-Tensor<T> tensor(const Shape& shape) {
-  return {reinterpret_cast<T*>(4096), shape};
-}
-
 class List {
  public:
   List() : stream_(arena_) {}
@@ -40,7 +34,7 @@ class List {
   void add(const std::string& name, const Op& op) {
     const Cost cost = op.cost();
     if constexpr (detail::RunsInScratch<Cuda::Stream, Op>)
-      run(stream_, op, Scratch{.data = reinterpret_cast<std::byte*>(4096), .bytes = scratch(stream_, op)});
+      run(stream_, op, scratch_of(scratch(stream_, op)));
     else
       run(stream_, op);
     std::printf("{\"operation\": \"%s\", \"flops\": %lld, \"bytes\": %lld, \"launches\": [", name.c_str(),

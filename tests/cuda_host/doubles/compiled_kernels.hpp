@@ -9,6 +9,9 @@
 #include <string>
 #include <vector>
 
+#include <tessera/fsdp/core/tensor.hpp>
+#include <tessera/fsdp/device/operations.hpp>
+
 namespace fsdp::testing::cuda_host {
 
 /// Limits of a GPU of compute capability 9.0. Source: CUDA C++ Programming Guide, "Compute Capabilities".
@@ -36,6 +39,18 @@ struct Launch {
   unsigned blocks, threads;
   std::size_t dynamic_shared;
 };
+
+/// Operands and scratch of launches: kernels do not run, so they need only addresses with the alignment of an
+/// allocation.
+/// @{
+template <class T>
+Tensor<T> tensor(const Shape& shape) {
+  return {reinterpret_cast<T*>(4096), shape};
+}
+inline device::Scratch scratch_of(std::int64_t bytes) {
+  return {.data = reinterpret_cast<std::byte*>(4096), .bytes = bytes};
+}
+/// @}
 
 /// All kernels of the program, with the attributes from its cubins.
 const std::vector<CompiledKernel>& compiled_kernels();
