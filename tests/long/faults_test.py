@@ -10,11 +10,10 @@ import pathlib
 import pytest
 
 from support.files import copied, fresh, read
-from support.program import WHOLE
+from support.program import NARROW, WHOLE
 
-TRAIN = ("train --data text.txt --model tiny --layers 1 --hidden 32 --heads 2 --kv-heads 1 --head-dim 16"
-         " --intermediate 48 --seq-len 16 --precision fp32 --batch-size 4 --threads 1 --lr-schedule constant"
-         " --log-every 100 --comm")
+TRAIN = (f"train --data text.txt --model tiny --layers 1 {NARROW} --precision fp32 --batch-size 4 --threads 1"
+         " --lr-schedule constant --log-every 100 --comm")
 AFTER = "--steps 3 --resume runs --checkpoint-dir runs"
 ERRORS = {  # of each call that a file system may give
     "open": "EIO EACCES EINTR", "read": "EIO EINTR short", "write": "EIO ENOSPC EINTR short zero",

@@ -14,13 +14,12 @@ import time
 import pytest
 
 from support.files import fresh, steps, write
-from support.program import WHOLE, gone, ranks_of
+from support.program import NARROW, WHOLE, gone, ranks_of
 
 KILLS = int(os.environ.get("TESSERA_KILLS", 100)) if WHOLE else 3
 LENGTH = 3000 if WHOLE else 400
-FLAGS = ("train --data text.txt --model tiny --layers 1 --hidden 32 --heads 2 --kv-heads 1 --head-dim 16"
-         " --intermediate 48 --seq-len 16 --precision fp32 --batch-size 4 --threads 1 --lr-schedule constant"
-         " --log-every 100 --comm")
+FLAGS = (f"train --data text.txt --model tiny --layers 1 {NARROW} --precision fp32 --batch-size 4 --threads 1"
+         " --lr-schedule constant --log-every 100 --comm")
 
 
 def kill(launched, comm):

@@ -13,10 +13,9 @@ import subprocess
 import pytest
 
 from support.files import digests, fresh, steps, summary
-from support.program import WHOLE, has_stack
+from support.program import NARROW, WHOLE, has_stack
 
-FLAGS = ("train --data text.txt --model tiny --layers 2 --hidden 32 --heads 2 --kv-heads 1 --head-dim 16"
-         " --intermediate 48 --seq-len 16 --threads 1 --validation-fraction 0.02 --log-every 100")
+FLAGS = f"train --data text.txt --model tiny --layers 2 {NARROW} --threads 1 --validation-fraction 0.02 --log-every 100"
 STRATEGIES = ["fsdp2", "zero2", "zero3"]
 
 # Pieces, batch, steps, ranks, strategies, flags.

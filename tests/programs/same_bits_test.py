@@ -10,12 +10,11 @@ import shutil
 import pytest
 
 from support.files import copied, digests, edit, header_and_data, read, set_value, summary, text, write
-from support.program import peak
+from support.program import NARROW, peak
 
 TEXT_BYTES = 560  # 4 steps read all of its windows but one
-FLAGS = ("train --data text.txt --model tiny --layers 2 --hidden 32 --heads 2 --kv-heads 1 --head-dim 16"
-         " --intermediate 48 --seq-len 16 --threads 1 --batch-size 8 --steps 4 --validation-fraction 0.02"
-         " --precision fp32 ")
+FLAGS = (f"train --data text.txt --model tiny --layers 2 {NARROW} --threads 1 --batch-size 8 --steps 4"
+         " --validation-fraction 0.02 --precision fp32 ")
 PIECES = FLAGS + "--sharding fsdp2:pieces=4 "
 TWO = PIECES + "--comm threads:2 "
 CHANGED = "^they part in step 3, piece 0, block 1, forward$"

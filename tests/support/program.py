@@ -16,6 +16,7 @@ from support.files import fresh, listing, read, steps
 
 LIMIT = float(os.environ.get("TESSERA_TEST_LIMIT", 120))  # seconds of one run
 os.environ["OMP_WAIT_POLICY"] = "passive"  # tests share cores: threads that wait should not spin
+NARROW = "--hidden 32 --heads 2 --kv-heads 1 --head-dim 16 --intermediate 48 --seq-len 16"  # the size of many small models
 WHOLE = os.environ.get("TESSERA_SWEEP", "whole") == "whole"  # sweeps try every case, else a sample of them
 
 

@@ -10,10 +10,9 @@ import pytest
 
 from cuda_host.program.ranks import LIMIT, Ranks, on_ranks, reported
 from support.files import contains, fresh, read
-from support.program import WHOLE
+from support.program import NARROW, WHOLE
 
-FLAGS = ("train --comm nccl --data text.txt --layers 1 --hidden 32 --heads 2 --kv-heads 1 --head-dim 16"
-         " --intermediate 48 --vocab 256 --seq-len 16 --batch-size 4 --precision fp32 --threads 1")
+FLAGS = f"train --comm nccl --data text.txt --layers 1 {NARROW} --vocab 256 --batch-size 4 --precision fp32 --threads 1"
 ONE = "--steps 1"
 SHORT = "--deadline 2"  # where a rank does not come
 GRAPHS = "--steps 4 --cuda-graphs"

@@ -8,10 +8,9 @@ import pytest
 
 from cuda_host.program.ranks import on_ranks, reported
 from support.files import GOLDEN, close, expected, fresh, losses, same, steps, summary
-from support.program import WHOLE, peak
+from support.program import NARROW, WHOLE, peak
 
-FLAGS = (f"train --data text.txt --layers {2 if WHOLE else 1} --hidden 32 --heads 2 --kv-heads 1 --head-dim 16"
-         " --intermediate 48 --seq-len 16 --batch-size 8 --lr 1e-2 --threads 1")
+FLAGS = f"train --data text.txt --layers {2 if WHOLE else 1} {NARROW} --batch-size 8 --lr 1e-2 --threads 1"
 RUN = "--precision fp32 --lr-schedule constant"
 
 # Strategy, precision, ranks, with graphs.
