@@ -25,6 +25,7 @@ using test::append_to;
 using test::content_of;
 using test::names_in;
 using test::save_alone;
+using test::SavedFolder;
 using test::small_model;
 using test::some_state;
 using test::states_for;
@@ -56,13 +57,12 @@ TEST(Checkpoint, BytesDoNotDependOnTheNumberOfRanks) {
 }
 
 TEST(Checkpoint, RestoresBitIdenticalValuesAndTheDataPosition) {
-  const TemporaryFolder folder;
-  save_alone(folder.path(), 7);
+  const SavedFolder folder;
   EXPECT_EQ(names_in(folder.path()), (std::vector<std::string>{"latest", "step-00000007"}));
   EXPECT_EQ(content_of(folder.path() / "latest"), "step-00000007\n");
 
   const Checkpoint checkpoint = Checkpoint::open(folder.path(), read);
-  EXPECT_EQ(checkpoint.path(), folder.path() / "step-00000007");
+  EXPECT_EQ(checkpoint.path(), folder.step());
   EXPECT_EQ(checkpoint.state(), some_state);
   EXPECT_EQ(checkpoint.model().config, small_model.write());
   const std::vector<NamedShape> parameters = test::listing_of(small_model).parameters;
@@ -76,12 +76,11 @@ TEST(Checkpoint, RestoresBitIdenticalValuesAndTheDataPosition) {
       for (const auto& [i, value] : ranges::views::enumerate(values))
         EXPECT_EQ(value, value_at(part, p, 2 + static_cast<std::int64_t>(i)));
     }
-  EXPECT_NO_THROW(open_model<test::ListedLlama>(folder.path() / "step-00000007"));
+  EXPECT_NO_THROW(open_model<test::ListedLlama>(folder.step()));
 }
 
 TEST(Checkpoint, ANewerStepBecomesLatestAndTheSameStepIsReplaced) {
-  const TemporaryFolder folder;
-  save_alone(folder.path(), 7);
+  const SavedFolder folder;
   save_alone(folder.path(), 9);
   EXPECT_EQ(find_latest(folder.path(), read), folder.path() / "step-00000009");
   LlamaConfig other = small_model;
@@ -92,8 +91,7 @@ TEST(Checkpoint, ANewerStepBecomesLatestAndTheSameStepIsReplaced) {
 }
 
 TEST(Checkpoint, AnIncompleteCheckpointIsSkippedWithAWarning) {
-  const TemporaryFolder folder;
-  save_alone(folder.path(), 7);
+  const SavedFolder folder;
   save_alone(folder.path(), 9);
   save_alone(folder.path(), 11);
   std::filesystem::remove(folder.path() / "step-00000011" / "trainer.json");
@@ -101,7 +99,7 @@ TEST(Checkpoint, AnIncompleteCheckpointIsSkippedWithAWarning) {
   std::filesystem::create_directory(folder.path() / "step-00000013.tmp-1");
   std::vector<std::string> warnings;
 
-  EXPECT_EQ(find_latest(folder.path(), read, append_to(warnings)), folder.path() / "step-00000007");
+  EXPECT_EQ(find_latest(folder.path(), read, append_to(warnings)), folder.step());
   ASSERT_EQ(warnings.size(), 2u);
   test::expect_parts(warnings[0], {"step-00000011/trainer.json: no such file"});
   test::expect_parts(warnings[1], {"cut short"});
@@ -111,8 +109,7 @@ TEST(Checkpoint, AnIncompleteCheckpointIsSkippedWithAWarning) {
 }
 
 TEST(Checkpoint, TheNewestStepIsUsedEvenIfTheLatestFileDisagrees) {
-  const TemporaryFolder folder;
-  save_alone(folder.path(), 7);
+  const SavedFolder folder;
   save_alone(folder.path(), 9);
   std::vector<std::string> warnings;
   const auto opened = [&](std::string_view latest) {
@@ -134,8 +131,7 @@ TEST(Checkpoint, TheNewestStepIsUsedEvenIfTheLatestFileDisagrees) {
 }
 
 TEST(Checkpoint, AnUnreadableFileIsAnErrorAndNoOlderStepIsUsed) {
-  const TemporaryFolder folder;
-  save_alone(folder.path(), 7);
+  const SavedFolder folder;
   save_alone(folder.path(), 9);
   const std::filesystem::path trainer = folder.path() / "step-00000009" / "trainer.json";
   std::filesystem::remove(trainer);
@@ -153,8 +149,7 @@ TEST(Checkpoint, NothingToResumeFromIsAnInputError) {
 }
 
 TEST(Checkpoint, ReportsTheFirstDifferenceFromAnotherModel) {
-  const TemporaryFolder folder;
-  save_alone(folder.path(), 7);
+  const SavedFolder folder;
   const Checkpoint checkpoint = Checkpoint::open(folder.path(), read);
   const auto refused = [&](void (*change)(LlamaConfig&), const char* text) {
     LlamaConfig config = small_model;
@@ -172,8 +167,7 @@ TEST(Checkpoint, ReportsTheFirstDifferenceFromAnotherModel) {
 }
 
 TEST(Checkpoint, RefusesAnotherOptimizerByName) {
-  const TemporaryFolder folder;
-  save_alone(folder.path(), 7);
+  const SavedFolder folder;
   const Checkpoint checkpoint = Checkpoint::open(folder.path(), read);
   EXPECT_NO_THROW(checkpoint.check_same_optimizer(states_for(small_model)));
   EXPECT_INPUT_ERROR(checkpoint.check_same_optimizer(states_for(small_model, "muon", {"momentum"})),
@@ -212,14 +206,13 @@ TEST(Checkpoint, AParameterThatWasFrozenStartsWithZeroOptimizerStates) {
 }
 
 TEST(Checkpoint, AnOldCheckpointWithoutAnOptimizerNameIsReadAsAdamW) {
-  const TemporaryFolder folder;
-  save_alone(folder.path(), 7);
-  const std::filesystem::path file = folder.path() / "step-00000007" / "trainer.json";
+  const SavedFolder folder;
+  const std::filesystem::path file = folder.step() / "trainer.json";
   std::string text = content_of(file);
   const std::string line = "  \"optimizer\": \"adamw\",\n";
   ASSERT_NE(text.find(line), std::string::npos) << text;
   folder.write("step-00000007/trainer.json", of_version_1(text.erase(text.find(line), line.size())));
-  std::filesystem::remove(folder.path() / "step-00000007" / "manifest.json");
+  std::filesystem::remove(folder.step() / "manifest.json");
   EXPECT_NO_THROW(Checkpoint::open(folder.path(), read).check_same_optimizer(states_for(small_model)));
 }
 
@@ -267,9 +260,8 @@ TEST(Checkpoint, TrainerJsonContainsTheStateFieldsInOrder) {
 }
 
 TEST(Checkpoint, TrainerJsonIsReadStrictly) {
-  const TemporaryFolder folder;
-  save_alone(folder.path(), 7);
-  const std::filesystem::path step = folder.path() / "step-00000007";
+  const SavedFolder folder;
+  const std::filesystem::path step = folder.step();
   const std::string good = of_version_1(content_of(step / "trainer.json"));
   std::filesystem::remove(step / "manifest.json");
   const auto refused = [&](const std::string& from, const std::string& to, const char* message) {
@@ -356,10 +348,9 @@ TEST(Save, LeftoversOfAKilledRunAreReplaced) {
 }
 
 TEST(Save, AnInterruptedReplacementLosesNoCheckpoint) {
-  const TemporaryFolder folder;
-  save_alone(folder.path(), 7);
+  const SavedFolder folder;
   // On a file system without an atomic exchange, the process was killed between the two renames.
-  std::filesystem::rename(folder.path() / "step-00000007", folder.path() / "step-00000007.replaced");
+  std::filesystem::rename(folder.step(), folder.path() / "step-00000007.replaced");
   folder.write("step-00000007.tmp-1/model.safetensors", "whole");
   EXPECT_EQ(find_latest(folder.path(), read), folder.path() / "step-00000007.replaced");
   EXPECT_EQ(Checkpoint::open(folder.path(), read).state().step, 7);

@@ -12,23 +12,22 @@ namespace fsdp::checkpoint {
 namespace {
 
 using test::save_alone;
+using test::SavedFolder;
 using test::TemporaryFolder;
 
 TEST(StepsIn, ReturnsCheckpointFoldersNewestFirst) {
-  const TemporaryFolder folder;
-  save_alone(folder.path(), 7);
+  const SavedFolder folder;
   save_alone(folder.path(), 12);
   folder.write("step-00000013.tmp-1/config.json", "{}");
   folder.write("step-00000014", "a file");
   EXPECT_EQ(steps_in(folder.path()),
-            (std::vector<std::filesystem::path>{folder.path() / "step-00000012", folder.path() / "step-00000007"}));
+            (std::vector<std::filesystem::path>{folder.path() / "step-00000012", folder.step()}));
   EXPECT_INPUT_ERROR(steps_in(folder.path() / "nowhere"), "nowhere: cannot be listed: No such file");
 }
 
 TEST(DamageIn, ReportsEachFileWhoseContentChanged) {
-  const TemporaryFolder folder;
-  save_alone(folder.path(), 7);
-  const std::filesystem::path step = folder.path() / "step-00000007";
+  const SavedFolder folder;
+  const std::filesystem::path step = folder.step();
   std::int64_t last = 0, total = 0;
   EXPECT_TRUE(damaged_files(step, [&](std::int64_t done, std::int64_t all) { last = done, total = all; }).empty());
   EXPECT_EQ(last, total);

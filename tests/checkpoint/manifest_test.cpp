@@ -17,6 +17,7 @@ namespace fsdp::checkpoint {
 namespace {
 
 using test::content_of;
+using test::SavedFolder;
 using test::TemporaryFolder;
 
 std::span<const std::byte> bytes_of(std::string_view text) { return std::as_bytes(std::span(text)); }
@@ -124,9 +125,8 @@ TEST(Manifest, AFlippedBitOrATruncationIsRefused) {
 }
 
 TEST(Manifest, WrongSizesAreRefusedBeforeAnyAllocation) {
-  const TemporaryFolder folder;
-  test::save_alone(folder.path(), 7);
-  const std::filesystem::path step = folder.path() / "step-00000007";
+  const SavedFolder folder;
+  const std::filesystem::path step = folder.step();
   const Manifest good = *read_manifest(step);
   const auto refused = [&](std::int64_t bytes, std::int64_t chunk_bytes, std::size_t sums, const char* text) {
     Manifest manifest = good;
@@ -159,9 +159,8 @@ void read_all_of(const std::filesystem::path& step) {
 }
 
 TEST(Manifest, AFlippedBitInAnyCheckpointFileIsReportedWithTheFile) {
-  const TemporaryFolder folder;
-  test::save_alone(folder.path(), 7);
-  const std::filesystem::path step = folder.path() / "step-00000007";
+  const SavedFolder folder;
+  const std::filesystem::path step = folder.step();
   ASSERT_NO_THROW(read_all_of(step));
   std::mt19937 draw(1);
   for (const auto& entry : std::filesystem::directory_iterator(step)) {
@@ -177,18 +176,16 @@ TEST(Manifest, AFlippedBitInAnyCheckpointFileIsReportedWithTheFile) {
 }
 
 TEST(Manifest, OpeningAModelFolderVerifiesItToo) {
-  const TemporaryFolder folder;
-  test::save_alone(folder.path(), 7);
-  std::string config = content_of(folder.path() / "step-00000007" / "config.json");
+  const SavedFolder folder;
+  std::string config = content_of(folder.step() / "config.json");
   config[config.find("10000")] = '2';
   folder.write("step-00000007/config.json", config);
-  EXPECT_INPUT_ERROR(open_model(folder.path() / "step-00000007", test::read_small, {}), "config.json: bytes 0 to ");
+  EXPECT_INPUT_ERROR(open_model(folder.step(), test::read_small, {}), "config.json: bytes 0 to ");
 }
 
 TEST(Manifest, AnOldCheckpointWithoutAManifestIsReadWithAWarning) {
-  const TemporaryFolder folder;
-  test::save_alone(folder.path(), 7);
-  const std::filesystem::path step = folder.path() / "step-00000007";
+  const SavedFolder folder;
+  const std::filesystem::path step = folder.step();
   std::filesystem::remove(step / "manifest.json");
   EXPECT_INPUT_ERROR(Checkpoint::open(step, test::read_small), "manifest.json: no such file");
   std::string trainer = content_of(step / "trainer.json");

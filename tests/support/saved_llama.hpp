@@ -12,6 +12,7 @@
 #include <tessera/fsdp/checkpoint/folder.hpp>
 
 #include "support/listed_llama.hpp"
+#include "support/temporary_folder.hpp"
 
 namespace fsdp::test {
 
@@ -75,6 +76,12 @@ inline void save_alone(const std::filesystem::path& dir, std::int64_t step, cons
   comm::Self<> ranks;
   save(checkpoint, ranks, state, [](Save& s) { write_share(s, 0, 1); });
 }
+
+/// A folder with a checkpoint of step 7.
+struct SavedFolder : TemporaryFolder {
+  SavedFolder() { save_alone(path(), 7); }
+  std::filesystem::path step() const { return path() / "step-00000007"; }
+};
 
 inline std::vector<std::string> names_in(const std::filesystem::path& dir) {
   std::vector<std::string> names;
