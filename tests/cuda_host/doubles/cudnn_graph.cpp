@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <map>
 #include <numeric>
 #include <random>
 
@@ -65,42 +66,29 @@ float rounded(float value, cudnnDataType_t type) {
   return type == CUDNN_DATA_HALF ? static_cast<float>(f16(value)) : value;
 }
 
-float apply(int mode, float x, float b, float t) {
-  switch (mode) {
-    case CUDNN_POINTWISE_ADD: return x + b;
-    case CUDNN_POINTWISE_SUB: return x - b;
-    case CUDNN_POINTWISE_MUL: return x * b;
-    case CUDNN_POINTWISE_DIV: return x / b;
-    case CUDNN_POINTWISE_EXP: return std::exp(x);
-    case CUDNN_POINTWISE_LOG: return std::log(x);
-    case CUDNN_POINTWISE_IDENTITY: return x;
-    case CUDNN_POINTWISE_CMP_GT: return x > b;
-    case CUDNN_POINTWISE_CMP_GE: return x >= b;
-    case CUDNN_POINTWISE_CMP_LT: return x < b;
-    case CUDNN_POINTWISE_CMP_LE: return x <= b;
-    case CUDNN_POINTWISE_LOGICAL_AND: return x != 0 && b != 0;
-    default: return t != 0 ? x : b;  // CUDNN_POINTWISE_BINARY_SELECT
-  }
-}
-/// The number of operands of a pointwise mode; 0 if the fake does not support the mode.
-std::size_t operands(int mode) {
-  switch (mode) {
-    case CUDNN_POINTWISE_GEN_INDEX:
-    case CUDNN_POINTWISE_EXP:
-    case CUDNN_POINTWISE_LOG:
-    case CUDNN_POINTWISE_IDENTITY: return 1;
-    case CUDNN_POINTWISE_ADD:
-    case CUDNN_POINTWISE_SUB:
-    case CUDNN_POINTWISE_MUL:
-    case CUDNN_POINTWISE_DIV:
-    case CUDNN_POINTWISE_CMP_GT:
-    case CUDNN_POINTWISE_CMP_GE:
-    case CUDNN_POINTWISE_CMP_LT:
-    case CUDNN_POINTWISE_CMP_LE:
-    case CUDNN_POINTWISE_LOGICAL_AND: return 2;
-    case CUDNN_POINTWISE_BINARY_SELECT: return 3;
-    default: return 0;
-  }
+/// A pointwise mode that the fake supports.
+struct Mode {
+  std::size_t operands;
+  float (*apply)(float x, float b, float t);  ///< null for CUDNN_POINTWISE_GEN_INDEX, which needs the place
+};
+const std::map<int, Mode>& modes() {
+  static const std::map<int, Mode> all = {
+      {CUDNN_POINTWISE_GEN_INDEX, {1, nullptr}},
+      {CUDNN_POINTWISE_EXP, {1, [](float x, float, float) { return std::exp(x); }}},
+      {CUDNN_POINTWISE_LOG, {1, [](float x, float, float) { return std::log(x); }}},
+      {CUDNN_POINTWISE_IDENTITY, {1, [](float x, float, float) { return x; }}},
+      {CUDNN_POINTWISE_ADD, {2, [](float x, float b, float) { return x + b; }}},
+      {CUDNN_POINTWISE_SUB, {2, [](float x, float b, float) { return x - b; }}},
+      {CUDNN_POINTWISE_MUL, {2, [](float x, float b, float) { return x * b; }}},
+      {CUDNN_POINTWISE_DIV, {2, [](float x, float b, float) { return x / b; }}},
+      {CUDNN_POINTWISE_CMP_GT, {2, [](float x, float b, float) { return float(x > b); }}},
+      {CUDNN_POINTWISE_CMP_GE, {2, [](float x, float b, float) { return float(x >= b); }}},
+      {CUDNN_POINTWISE_CMP_LT, {2, [](float x, float b, float) { return float(x < b); }}},
+      {CUDNN_POINTWISE_CMP_LE, {2, [](float x, float b, float) { return float(x <= b); }}},
+      {CUDNN_POINTWISE_LOGICAL_AND, {2, [](float x, float b, float) { return float(x != 0 && b != 0); }}},
+      {CUDNN_POINTWISE_BINARY_SELECT, {3, [](float x, float b, float t) { return t != 0 ? x : b; }}},
+  };
+  return all;
 }
 
 /// The elements of a tensor, dense and in the order of its dimensions.
@@ -116,11 +104,12 @@ struct Operand {
 
 Values pointwise(const CudnnOperation& operation, const std::vector<Operand>& in, const CudnnTensor& out) {
   Values made(out.count());
+  const auto apply = modes().at(operation.mode).apply;
   for_each(out.dims, [&](const Index& at, std::size_t place) {
-    if (operation.mode == CUDNN_POINTWISE_GEN_INDEX)
+    if (apply == nullptr)
       made[place] = static_cast<float>(at[static_cast<std::size_t>(operation.axis)]);
     else
-      made[place] = apply(operation.mode, in[0].at(out.dims, at), in.size() > 1 ? in[1].at(out.dims, at) : 0,
+      made[place] = apply(in[0].at(out.dims, at), in.size() > 1 ? in[1].at(out.dims, at) : 0,
                           in.size() > 2 ? in[2].at(out.dims, at) : 0);
   });
   return made;
@@ -232,7 +221,7 @@ std::string CudnnGraph::shapes_problem(const CudnnOperation& operation) const {
   };
   switch (operation.kind) {
     case Kind::pointwise:
-      if (operation.inputs.size() != operands(operation.mode))
+      if (modes().count(operation.mode) == 0 || operation.inputs.size() != modes().at(operation.mode).operands)
         return message("pointwise mode ", operation.mode, " of ", operation.inputs.size(), " operands");
       for (const std::int64_t uid : operation.inputs)
         if (!is_shared(tensor(uid), out, CudnnTensor::rank)) return "a pointwise operand is of another shape";
