@@ -13,7 +13,6 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
-#include <numeric>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -28,9 +27,9 @@
 
 #include <support/sanitizer.hpp>
 
-namespace fsdp::device::reference {
+#include "float64.hpp"
 
-using Values = std::vector<double>;
+namespace fsdp::device::reference {
 
 using fsdp::testing::number_at;
 
@@ -113,160 +112,18 @@ Values rounded_to(Values values) {
   return values;
 }
 
+/// Compiled once, with optimization.
+#define FSDP_MATRIX(how, T)             \
+  how Values values_of(Tensor<T> view); \
+  how class Matrix<T>;                  \
+  how Values rounded_to<T>(Values values);
+FSDP_MATRIX(extern template, float)
+FSDP_MATRIX(extern template, bf16)
+
 /// Largest error of float arithmetic and one rounding to T, relative to the tensor's largest entry.
 template <class T>
 constexpr double tolerance() {
   return std::is_same_v<T, float> ? 2e-6 : 1.0 / 256;
-}
-
-/// The largest difference, relative to the largest expected magnitude; infinite if any value is NaN.
-inline double difference(const Values& found, const Values& expected) {
-  if (found.size() != expected.size()) return std::numeric_limits<double>::infinity();
-  double most = 0, largest = 1e-30;
-  for (auto at = found.begin(); const double value : expected) {
-    const double error = std::abs(*at++ - value);
-    if (!(error <= 1e300)) return std::numeric_limits<double>::infinity();
-    most = std::max(most, error);
-    largest = std::max(largest, std::abs(value));
-  }
-  return most / largest;
-}
-
-/// The L2 norms of found - expected and of expected; infinite if the sizes differ.
-inline std::pair<double, double> error_and_norm(const Values& found, const Values& expected) {
-  constexpr double infinity = std::numeric_limits<double>::infinity();
-  if (found.size() != expected.size()) return {infinity, 0};
-  double error = 0, norm = 0;
-  for (auto at = found.begin(); const double value : expected) {
-    error += (*at - value) * (*at - value);
-    norm += value * value;
-    ++at;
-  }
-  return {std::sqrt(error), std::sqrt(norm)};
-}
-
-/// The gradient of a function of x, by central differences in float64.
-inline Values finite_differences(const std::function<double(const Values&)>& f, Values x) {
-  constexpr double step = 1e-5;
-  Values gradient;
-  for (double& value : x) {
-    const double at = value;
-    value = at + step;
-    const double above = f(x);
-    value = at - step;
-    gradient.push_back((above - f(x)) / (2 * step));
-    value = at;
-  }
-  return gradient;
-}
-
-inline double dot(const Values& a, const Values& b) { return std::inner_product(a.begin(), a.end(), b.begin(), 0.0); }
-
-inline Values plus(Values a, const Values& b) {
-  std::transform(a.begin(), a.end(), b.begin(), a.begin(), std::plus());
-  return a;
-}
-
-/// alpha x + beta y.
-inline Values combined(double alpha, Values x, double beta, const Values& y) {
-  std::transform(x.begin(), x.end(), y.begin(), x.begin(), [=](double a, double b) { return alpha * a + beta * b; });
-  return x;
-}
-
-/// 1 / sqrt(mean(x^2) + eps) for each row of `columns` elements.
-inline Values rstd_reference(const Values& x, std::size_t columns, double eps) {
-  Values rstd;
-  for (auto row = x.begin(); row < x.end(); row += static_cast<std::ptrdiff_t>(columns)) {
-    const double squares = std::inner_product(row, row + static_cast<std::ptrdiff_t>(columns), row, 0.0);
-    rstd.push_back(1 / std::sqrt(squares / static_cast<double>(columns) + eps));
-  }
-  return rstd;
-}
-
-inline Values norm_reference(const Values& x, const Values& w, double eps) {
-  const Values rstd = rstd_reference(x, w.size(), eps);
-  Values y = x;
-  for (std::size_t i = 0; i < x.size(); ++i) y[i] *= rstd[i / w.size()] * w[i % w.size()];
-  return y;
-}
-
-struct NormGradients {
-  Values dx, dw;
-};
-inline NormGradients norm_gradients(const Values& x, const Values& w, const Values& dy, double eps) {
-  const Values rstd = rstd_reference(x, w.size(), eps);
-  const auto columns = static_cast<double>(w.size());
-  NormGradients found{.dx = Values(x.size()), .dw = Values(w.size())};
-  Values means(rstd.size());  // of dy * w * x * rstd
-  for (std::size_t i = 0; i < x.size(); ++i) {
-    means[i / w.size()] += dy[i] * w[i % w.size()] * x[i] * rstd[i / w.size()] / columns;
-    found.dw[i % w.size()] += dy[i] * x[i] * rstd[i / w.size()];
-  }
-  for (std::size_t i = 0; i < x.size(); ++i) {
-    const std::size_t row = i / w.size();
-    found.dx[i] = rstd[row] * (dy[i] * w[i % w.size()] - x[i] * rstd[row] * means[row]);
-  }
-  return found;
-}
-
-/// The first token of a token's document, or of its sequence if there are no documents, computed without the code under
-/// test.
-inline std::int64_t first_of_document(std::span<const std::int64_t> documents, std::int64_t length,
-                                      std::int64_t token) {
-  std::int64_t first = token - token % length;
-  for (const std::int64_t begin : documents)
-    if (begin <= token) first = std::max(first, begin);
-  return first;
-}
-
-/// Rotates every head of x [tokens, columns] by halves, to position(token).
-template <class Position>
-Values rope_reference(Values x, std::size_t columns, std::size_t head_dim, double theta, const Position& position) {
-  for (std::size_t i = 0; i < x.size(); ++i) {
-    if (i % head_dim >= head_dim / 2) continue;
-    const double exponent = -2.0 * static_cast<double>(i % head_dim) / static_cast<double>(head_dim);
-    const double angle =
-        static_cast<double>(position(static_cast<std::int64_t>(i / columns))) * std::pow(theta, exponent);
-    double &low = x[i], &high = x[i + head_dim / 2];
-    const double before = low;
-    low = before * std::cos(angle) - high * std::sin(angle);
-    high = high * std::cos(angle) + before * std::sin(angle);
-  }
-  return x;
-}
-
-/// The summed loss of rows of logits, and its gradient. Rows with a negative target contribute nothing to either.
-struct CrossEntropyReference {
-  double loss = 0;
-  Values gradient;
-};
-inline CrossEntropyReference cross_entropy_reference(const Values& logits, const std::vector<std::int32_t>& targets,
-                                                     double scale) {
-  CrossEntropyReference expected{.loss = 0, .gradient = logits};
-  auto row = expected.gradient.begin();
-  const auto columns = static_cast<std::ptrdiff_t>(logits.size() / targets.size());
-  for (const std::int32_t target : targets) {
-    const auto end = row + columns;
-    const double most = *std::max_element(row, end);
-    double sum = 0;
-    for (auto at = row; at != end; ++at) sum += std::exp(*at - most);
-    if (target >= 0) expected.loss += std::log(sum) + most - row[target];
-    const double factor = target >= 0 ? scale : 0;
-    std::transform(row, end, row, [&](double logit) { return factor * std::exp(logit - most) / sum; });
-    if (target >= 0) row[target] -= factor;
-    row = end;
-  }
-  return expected;
-}
-
-/// The product of a [m, k] and b [k, n]; `ta` and `tb` mark transposed storage.
-inline Values product_reference(const Values& a, bool ta, const Values& b, bool tb, std::size_t m, std::size_t n,
-                                std::size_t k) {
-  Values c(m * n);
-  for (std::size_t i = 0; i < c.size(); ++i)
-    for (std::size_t l = 0; l < k; ++l)
-      c[i] += a[ta ? l * m + i / n : i / n * k + l] * b[tb ? i % n * k + l : l * n + i % n];
-  return c;
 }
 
 /// Sizes of a test case, the memory layout of its rows, and the variant that computes it.

@@ -4,8 +4,8 @@
 
 #include <range/v3/view/zip.hpp>
 
+#include "device/reference.hpp"
 #include "head.hpp"
-#include "mlp_gradients.hpp"
 
 namespace fsdp::nn {
 namespace {

@@ -2,7 +2,8 @@
 // Every tiling policy gives the results of the untiled MLP, with the memory and FLOPs of its plan.
 #include <ostream>
 
-#include "mlp_gradients.hpp"
+#include <support/sanitizer.hpp>
+
 #include "unit.hpp"
 
 namespace fsdp::nn {

@@ -14,6 +14,7 @@
 #include <tessera/fsdp/device/cpu.hpp>
 #include <tessera/fsdp/device/meta.hpp>
 #include <tessera/fsdp/device/operations.hpp>
+#include <tessera/fsdp/nn/instances.hpp>
 #include <tessera/fsdp/nn/swiglu_mlp.hpp>
 #include <tessera/fsdp/nn/transformer_block.hpp>
 #include <tessera/fsdp/testing/module_run.hpp>
