@@ -6,7 +6,6 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdlib>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -32,18 +31,22 @@ void expect_error(std::string_view part, F f) {
   test::expect_parts(test::error_of<E>(f), {part});
 }
 
-/// Expects that constructing a Sharded with the modified settings throws the error on every rank, without a deadlock.
-template <class E>
-void expect_refused(std::string_view part,
-                    const std::function<void(int rank, std::vector<Unit>&, Fsdp2::Settings&)>& change) {
+/// What one rank passes to a Sharded.
+struct Call {
+  int rank;
+  std::vector<Unit> units;
+  Fsdp2::Settings settings;
+};
+
+/// Expects that constructing a Sharded with the modified arguments throws the error on every rank, without a deadlock.
+void expect_refused(std::string_view part, void (*change)(Call&)) {
   std::array<bool, ranks> refused{};
   on_ranks(ranks, [&](Comm& communicator) {
     const Network network = unet_network();
-    std::vector<Unit> units = network.units;
-    Fsdp2::Settings settings = settings_for(network, 1);
-    expect_error<E>(part, [&] {
-      change(communicator.rank(), units, settings);
-      Fsdp2(communicator, units, {}, settings);
+    Call call{communicator.rank(), network.units, settings_for(network, 1)};
+    expect_error<InputError>(part, [&] {
+      change(call);
+      Fsdp2(communicator, call.units, {}, call.settings);
     });
     refused[static_cast<std::size_t>(communicator.rank())] = true;
   });
@@ -51,89 +54,76 @@ void expect_refused(std::string_view part,
 }
 
 TEST(Misuse, InvalidUnitsAndOrdersAreRefusedOnEveryRank) {
-  expect_refused<InputError>("nothing makes a gradient of enc2, which is to be trained",
-                             [](int, auto&, auto& settings) {
-                               settings.orders = {mirrored({enc1, middle, dec2, dec1}, head)};
-                             });
-  expect_refused<InputError>("rank 1 has another schedule than rank 0", [](int rank, auto&, auto& settings) {
-    if (rank == 1) std::swap(settings.orders[0].list[0], settings.orders[0].list[1]);
+  expect_refused("nothing makes a gradient of enc2, which is to be trained", [](Call& call) {
+    call.settings.orders = {mirrored({enc1, middle, dec2, dec1}, head)};
   });
-  expect_refused<InputError>("rank 1 has another schedule than rank 0",
-                             [](int rank, auto&, auto& settings) { settings.micro_batches = 1 + rank; });
-  expect_refused<InputError>("and what is frozen, replicated or merged (UnitOptions) must be the same",
-                             [](int rank, auto&, auto& settings) {
-                               if (rank == 1) settings.unit_options.frozen = {"middle.*"};
-                             });
-  expect_refused<InputError>("rank 1 has other units than rank 0: rank 0 has 'middle: middle.gamma [",
-                             [](int rank, auto& units, auto&) {
-                               if (rank == 1) units[middle].parameters[1].name = "another";
-                             });
-  expect_refused<InputError>("rank 1 has 'head: head.bias [1], initially zeros 0, vector, decays'",
-                             [](int rank, auto& units, auto&) {
-                               if (rank == 1) units[head].parameters[1].decays = true;
-                             });
-  expect_refused<InputError>("middle.gamma", [](int, auto& units, auto&) {
-    units[enc1].parameters.push_back({.name = "middle.gamma", .shape = {3}});
+  expect_refused("rank 1 has another schedule than rank 0", [](Call& call) {
+    if (call.rank == 1) std::swap(call.settings.orders[0].list[0], call.settings.orders[0].list[1]);
   });
-  expect_refused<InputError>("5 extents are given, and a shape holds 4", [](int, auto& units, auto&) {
-    units[enc1].parameters[0].shape = {1, 2, 3, 4, 5};
+  expect_refused("rank 1 has another schedule than rank 0",
+                 [](Call& call) { call.settings.micro_batches = 1 + call.rank; });
+  expect_refused("and what is frozen, replicated or merged (UnitOptions) must be the same", [](Call& call) {
+    if (call.rank == 1) call.settings.unit_options.frozen = {"middle.*"};
   });
-  expect_refused<InputError>("unit 17 is named, and there are 6",
-                             [](int, auto&, auto& settings) { settings.orders[0].list[2].unit = 17; });
-  expect_refused<InputError>("middle is named, and it is declared as never gathered",
-                             [](int, auto& units, auto&) { units[middle].gathered = false; });
-  expect_refused<InputError>("'gather' is no computation", [](int, auto&, auto& settings) {
-    settings.orders[0].list[2].action = sharding::Action::gather;
+  expect_refused("rank 1 has other units than rank 0: rank 0 has 'middle: middle.gamma [", [](Call& call) {
+    if (call.rank == 1) call.units[middle].parameters[1].name = "another";
   });
-  expect_refused<InputError>("it names no computation", [](int, auto&, auto& settings) { settings.orders[0] = {}; });
-  expect_refused<InputError>("0 micro-batches make no step",
-                             [](int, auto&, auto& settings) { settings.micro_batches = 0; });
-  expect_refused<InputError>("computations each; a step has at most 1048576 computations, so that at most ",
-                             [](int, auto&, auto& settings) { settings.micro_batches = 1 << 20; });
-  expect_refused<InputError>("middle lists field 99 as absent",
-                             [](int, auto& units, auto&) { units[middle].absent = {99}; });
-  expect_refused<InputError>("frozen pattern 'encoder.*' matches no parameter",
-                             [](int, auto&, auto& settings) { settings.unit_options.frozen = {"encoder.*"}; });
+  expect_refused("rank 1 has 'head: head.bias [1], initially zeros 0, vector, decays'", [](Call& call) {
+    if (call.rank == 1) call.units[head].parameters[1].decays = true;
+  });
+  expect_refused("middle.gamma",
+                 [](Call& call) { call.units[enc1].parameters.push_back({.name = "middle.gamma", .shape = {3}}); });
+  expect_refused("5 extents are given, and a shape holds 4", [](Call& call) {
+    call.units[enc1].parameters[0].shape = {1, 2, 3, 4, 5};
+  });
+  expect_refused("unit 17 is named, and there are 6", [](Call& call) { call.settings.orders[0].list[2].unit = 17; });
+  expect_refused("middle is named, and it is declared as never gathered",
+                 [](Call& call) { call.units[middle].gathered = false; });
+  expect_refused("'gather' is no computation",
+                 [](Call& call) { call.settings.orders[0].list[2].action = sharding::Action::gather; });
+  expect_refused("it names no computation", [](Call& call) { call.settings.orders[0] = {}; });
+  expect_refused("0 micro-batches make no step", [](Call& call) { call.settings.micro_batches = 0; });
+  expect_refused("computations each; a step has at most 1048576 computations, so that at most ",
+                 [](Call& call) { call.settings.micro_batches = 1 << 20; });
+  expect_refused("middle lists field 99 as absent", [](Call& call) { call.units[middle].absent = {99}; });
+  expect_refused("frozen pattern 'encoder.*' matches no parameter",
+                 [](Call& call) { call.settings.unit_options.frozen = {"encoder.*"}; });
 }
 
 TEST(Misuse, InvalidSettingsAreRefusedOnEveryRank) {
-  const auto with = [](const std::string& text, auto change) {
-    expect_refused<InputError>(text, [&](int rank, auto&, auto& settings) { change(rank, settings); });
-  };
-  with("rank 0 has 'clip = 0.25', rank 1 has 'clip = 0.5'",
-       [](int rank, auto& settings) { settings.rules.clip = rank == 1 ? 0.5 : 0.25; });
-  with("rank 0 has 'beta1 = 0.9', rank 1 has 'beta1 = 0.8'",
-       [](int rank, auto& settings) { settings.optimizer.beta1 = rank == 1 ? 0.8 : 0.9; });
-  with("the clip is nan", [](int, auto& settings) { settings.rules.clip = NAN; });
-  with("the clip is -1", [](int, auto& settings) { settings.rules.clip = -1; });
-  with("beta1", [](int, auto& settings) { settings.optimizer.beta1 = NAN; });
-  with("rank 0 has 'statistic mean = [3], mean", [](int rank, auto& settings) {
-    settings.statistics = {{"mean", Shape{rank == 1 ? 40000000 : 3}}};
+  expect_refused("rank 0 has 'clip = 0.25', rank 1 has 'clip = 0.5'",
+                 [](Call& call) { call.settings.rules.clip = call.rank == 1 ? 0.5 : 0.25; });
+  expect_refused("rank 0 has 'beta1 = 0.9', rank 1 has 'beta1 = 0.8'",
+                 [](Call& call) { call.settings.optimizer.beta1 = call.rank == 1 ? 0.8 : 0.9; });
+  expect_refused("the clip is nan", [](Call& call) { call.settings.rules.clip = NAN; });
+  expect_refused("the clip is -1", [](Call& call) { call.settings.rules.clip = -1; });
+  expect_refused("beta1", [](Call& call) { call.settings.optimizer.beta1 = NAN; });
+  expect_refused("rank 0 has 'statistic mean = [3], mean", [](Call& call) {
+    call.settings.statistics = {{"mean", Shape{call.rank == 1 ? 40000000 : 3}}};
   });
-  with("rank 0 has 'statistic mean = [3], mean", [](int rank, auto& settings) {
-    settings.statistics = {{"mean", {3}}, {"count", {3}}};
-    if (rank == 1) std::swap(settings.statistics[0], settings.statistics[1]);
+  expect_refused("rank 0 has 'statistic mean = [3], mean", [](Call& call) {
+    call.settings.statistics = {{"mean", {3}}, {"count", {3}}};
+    if (call.rank == 1) std::swap(call.settings.statistics[0], call.settings.statistics[1]);
   });
-  with("ranks have other settings", [](int rank, auto& settings) {
-    if (rank == 1) settings.statistics = {{"mean", {3}}};
+  expect_refused("ranks have other settings", [](Call& call) {
+    if (call.rank == 1) call.settings.statistics = {{"mean", {3}}};
   });
-  with("statistic 'mean' has extent -3", [](int, auto& settings) { settings.statistics = {{"mean", {-3}}}; });
+  expect_refused("statistic 'mean' has extent -3", [](Call& call) { call.settings.statistics = {{"mean", {-3}}}; });
 }
 
 TEST(Misuse, InvalidShapesAndUnitsAreRefusedOnEveryRank) {
-  const auto with = [](const std::string& text, auto change) {
-    expect_refused<InputError>(text, [&](int, auto& units, auto&) { change(units); });
-  };
-  with("has more than 2^56 elements", [](auto& units) {
-    units[enc1].parameters[0].shape = {std::int64_t{1} << 32, std::int64_t{1} << 32};
+  expect_refused("has more than 2^56 elements", [](Call& call) {
+    call.units[enc1].parameters[0].shape = {std::int64_t{1} << 32, std::int64_t{1} << 32};
   });
-  with("has more than 2^56 elements", [](auto& units) {
-    units[enc1].parameters[0].shape = {(std::int64_t{1} << 62) + 2, 4};
+  expect_refused("has more than 2^56 elements", [](Call& call) {
+    call.units[enc1].parameters[0].shape = {(std::int64_t{1} << 62) + 2, 4};
   });
-  with("no control characters; found", [](auto& units) { units[enc1].parameters[0].name = "a\nb"; });
-  with("must have 1 to 512 bytes", [](auto& units) { units[enc1].parameters[0].name = std::string(5000, 'x'); });
-  with("no tensor can be called", [](auto& units) { units[enc1].parameters[0].name = "__metadata__"; });
-  with("is twice in ", [](auto& units) { units[enc1].parameters.push_back(units[enc1].parameters[0]); });
+  expect_refused("no control characters; found", [](Call& call) { call.units[enc1].parameters[0].name = "a\nb"; });
+  expect_refused("must have 1 to 512 bytes",
+                 [](Call& call) { call.units[enc1].parameters[0].name = std::string(5000, 'x'); });
+  expect_refused("no tensor can be called", [](Call& call) { call.units[enc1].parameters[0].name = "__metadata__"; });
+  expect_refused("is twice in ",
+                 [](Call& call) { call.units[enc1].parameters.push_back(call.units[enc1].parameters[0]); });
 }
 
 TEST(Misuse, AccessToWeightsDuringAPassIsRefused) {
