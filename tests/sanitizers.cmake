@@ -9,7 +9,7 @@ if(NOT TESSERA_SANITIZER)
 endif()
 
 # Stacks on queues check every access themselves, and run-time strategies cover the types. Plans do not access memory.
-set(left_out_stacks "/stacks/((nccl|queued)_[^/]*|fsdp2|zero|hybrid|by_placement)\\.cpp$")
+set(left_out_stacks "/stacks/((nccl|queued)_[^/]*|strategy_types|by_placement)\\.cpp$")
 set_source_files_properties(support/stacks/runners.cpp PROPERTIES COMPILE_DEFINITIONS TESSERA_TEST_FEWER_STACKS)
 set(left_out_tests "plan/plan_test|sharding/(any_strategy|(nccl|queued)[^/]*)_test|testing/(communicator|model|module|optimizer|strategy)_test")
 

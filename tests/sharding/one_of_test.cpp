@@ -6,7 +6,6 @@
 #include <gtest/gtest.h>
 
 #include <support/small_llama.hpp>
-#include <support/stacks/alternating.hpp>
 
 namespace fsdp::test {
 namespace {
@@ -15,11 +14,10 @@ class AlternatingBlocks : public ::testing::TestWithParam<tiling::RunTimeTiling>
 
 TEST_P(AlternatingBlocks, MatchTheModelThatTheyWereSplitFrom) {
   for (const int micro_batches : {1, 2}) {
-    RunOptions options = uneven_options(2, micro_batches);
+    RunOptions options = with_steps(3, uneven_options(2, micro_batches));
     options.tiling = GetParam();
-    options.steps = 3;
     const RunResults whole = run("fsdp2", options);
-    const RunResults cut = run_alternating(options);
+    const RunResults cut = run("alternating", options);
 
     expect_same_bits(cut, whole);
     EXPECT_EQ(cut.initial, whole.initial);

@@ -8,19 +8,22 @@
 #include <optional>
 
 #include <tessera/fsdp/module/pass.hpp>
+#include <tessera/fsdp/module/sharded_module.hpp>
+#include <tessera/fsdp/optim/sharded_optimizer.hpp>
 
 #include <support/stack_runner.hpp>
 
 namespace fsdp::test {
 
 /// Flips the bit that RunOptions::flip specifies in a module.
-template <class Module, class Optimizer>
+template <class Types>
 class BitFlips {
  public:
   /// The arguments must outlive this object. `next`: another observer, called first.
-  BitFlips(Module& module, const Optimizer& optimizer, const std::optional<Flip>& flip, const Observer& next)
+  BitFlips(ModuleMemory<Types>& module, const optim::ShardedStates<Types>& optimizer, const std::optional<Flip>& flip,
+           const Observer& next)
       : module_(module), optimizer_(optimizer), next_(next) {
-    if (flip && flip->rank == module.communicator().rank()) flip_ = *flip;
+    if (flip && flip->rank == module.communicator().rank()) flip_ = &*flip;
   }
 
   /// The observer to pass to an Executor.
@@ -43,7 +46,7 @@ class BitFlips {
  private:
   using Action = sharding::Action;
 
-  bool due() const { return flip_ && flip_->step == step_; }
+  bool due() const { return flip_ != nullptr && flip_->step == step_; }
 
   static void before(void* self, const sharding::Task& task) {
     BitFlips& own = *static_cast<BitFlips*>(self);
@@ -59,13 +62,12 @@ class BitFlips {
     if (flip_->what == Flip::What::gradient && task.action == Action::reduce) {
       const auto gradient = module_.groups()[static_cast<std::size_t>(task.index)].gradient(0);
       flip(gradient.tensor.data(), gradient.tensor.numel());
-    }
-    if (flip_->what == Flip::What::gathered && task.action == Action::forward && task.index == 1) {
+    } else if (flip_->what == Flip::What::gathered && task.action == Action::forward && task.index == 1) {
       auto& group = module_.groups()[static_cast<std::size_t>(module_.references(1).front().group)];
       group.wait_for_weights(module_.stream());
       module_.synchronize();
       const auto weight = group.weight(0);
-      flip(const_cast<typename Module::Compute*>(weight.data()), weight.numel());
+      flip(const_cast<typename ModuleMemory<Types>::Compute*>(weight.data()), weight.numel());
     }
   }
 
@@ -74,13 +76,13 @@ class BitFlips {
     auto* const bytes = reinterpret_cast<unsigned char*>(data + flip_->element % count);
     const std::size_t bit = static_cast<std::size_t>(flip_->bit) % (8 * sizeof(T));
     bytes[bit / 8] = static_cast<unsigned char>(bytes[bit / 8] ^ (1u << (bit % 8)));
-    flip_.reset();
+    flip_ = nullptr;
   }
 
-  Module& module_;
-  const Optimizer& optimizer_;
+  ModuleMemory<Types>& module_;
+  const optim::ShardedStates<Types>& optimizer_;
   Observer next_;
-  std::optional<Flip> flip_;  ///< empty once the bit is flipped, and on other ranks
+  const Flip* flip_ = nullptr;  ///< null once the bit is flipped, and on other ranks
   std::int64_t step_ = 0;
 };
 

@@ -13,7 +13,9 @@
 
 #include <tessera/comm/monitor.hpp>
 #include <tessera/comm/ranks.hpp>
+#include <tessera/fsdp/core/function_ref.hpp>
 #include <tessera/fsdp/core/parameter.hpp>
+#include <tessera/fsdp/module/module_plan.hpp>
 
 #include <support/stack_runner.hpp>
 
@@ -52,13 +54,14 @@ float* add_list(std::vector<std::vector<float>>& lists, std::size_t numbers);
 /// One rank's parts of tensors, from which whole tensors are assembled.
 class HeldTensors {
  public:
-  explicit HeldTensors(const std::vector<Parameter>& parameters);
+  /// Omits the module's parameters without has(parameter, trainable): their elements stay zero. `parameters`, the list
+  /// of all, must outlive this object.
+  HeldTensors(const std::vector<Parameter>& parameters, const ModuleState& module,
+              FunctionRef<bool(const Parameter&, bool)> has);
   HeldTensors(const HeldTensors&) = delete;
   HeldTensors& operator=(const HeldTensors&) = delete;
   ~HeldTensors();
 
-  /// Omits a parameter: its elements stay zero.
-  void leave_out(const std::string& name) { left_out_.push_back(name); }
   /// Adds `count` elements of 4 bytes, which begin at the parameter's element `begin`.
   void add(const std::string& name, std::int64_t begin, bool owned, const void* bits, std::int64_t count);
   /// Returns the whole tensors. Each element must have one owner and be the same in every replica. Collective.

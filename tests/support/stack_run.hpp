@@ -37,6 +37,7 @@
 
 #include <support/batch_memory.hpp>
 #include <support/bit_flips.hpp>
+#include <support/listed_llama.hpp>
 #include <support/rank_results.hpp>
 #include <support/stack_runner.hpp>
 #include <support/steps_ahead.hpp>
@@ -58,40 +59,46 @@ concept ChecksAccesses = requires {
 
 /// Assembles whole tensors from view(index of a piece) on every rank; zero for parameters without
 /// `has(parameter, trainable)`. Each element must have one owner and be the same in every replica.
-template <class Module, class View>
-Values collect(Module& module, View view, FunctionRef<bool(const Parameter&, bool)> has) {
-  const std::vector<Parameter> parameters = parameter_list(module.model());
-  HeldTensors held(parameters);
-  for (const auto& group : module.groups())
-    for (const Parameter& parameter : group.parameters())
-      if (!has(parameter, group.facts().trainable)) held.leave_out(parameter.name);
+template <class Types>
+Values collect(ModuleMemory<Types>& module, const std::vector<Parameter>& parameters,
+               FunctionRef<Tensor<const float>(std::size_t)> view, FunctionRef<bool(const Parameter&, bool)> has) {
+  HeldTensors held(parameters, module, has);
   for (std::size_t index = 0; index < module.shards().size(); ++index) {
     const auto& piece = module.shards()[index];
     if (!has(*piece.parameter, piece.trainable)) continue;
-    const auto tensor = view(index);
-    using Element = std::remove_pointer_t<decltype(tensor.data())>;
-    static_assert(sizeof(Element) == sizeof(std::int32_t));
-    device::OnHost<typename Module::Device, Element> host(module.stream(), tensor);
+    device::OnHost<typename ModuleMemory<Types>::Device, const float> host(module.stream(), view(index));
     held.add(piece.parameter->name, piece.begin, piece.owned, host.values().data(), host.values().numel());
   }
   return held.whole(module.communicator());
 }
-
+template <class Types>
+Values collect_weights(ModuleMemory<Types>& module, const std::vector<Parameter>& parameters) {
+  return collect(
+      module, parameters, [&](std::size_t piece) { return module.shards()[piece].main; },
+      [](const Parameter&, bool) { return true; });
+}
+template <class Types>
+Values collect_gradients(ModuleMemory<Types>& module, const std::vector<Parameter>& parameters) {
+  return collect(
+      module, parameters, [&](std::size_t piece) { return module.shards()[piece].gradient; },
+      [](const Parameter&, bool trainable) { return trainable; });
+}
 /// All states of an optimizer, as "parameter.state".
-template <class Module, class Optimizer>
-Values collect_states(Module& module, const Optimizer& optimizer) {
+template <class Types>
+Values collect_states(ModuleMemory<Types>& module, const std::vector<Parameter>& parameters,
+                      const optim::ShardedStates<Types>& held, const optim::RunTimeOptimizer& optimizer) {
   Values states;
   std::size_t most = 0;
-  const auto names = [&](const Parameter& parameter) { return optimizer.optimizer().states(parameter); };
-  for (const auto& group : module.groups())
-    for (const auto& parameter : group.parameters()) most = std::max(most, names(parameter).size());
+  for (const Parameter& parameter : parameters) most = std::max(most, optimizer.states(parameter).size());
   for (std::size_t state = 0; state < most; ++state) {
     const Values found = collect(
-        module, [&](std::size_t piece) { return optimizer.states(piece)[state]; },
-        [&](const Parameter& parameter, bool trainable) { return trainable && names(parameter).size() > state; });
-    for (const auto& group : module.groups())
-      for (const auto& parameter : group.parameters())
-        if (names(parameter).size() > state) add_state(states, parameter.name, names(parameter)[state], found);
+        module, parameters, [&](std::size_t piece) { return held.states(piece)[state]; },
+        [&](const Parameter& parameter, bool trainable) {
+          return trainable && optimizer.states(parameter).size() > state;
+        });
+    for (const Parameter& parameter : parameters)
+      if (const auto names = optimizer.states(parameter); names.size() > state)
+        add_state(states, parameter.name, names[state], found);
   }
   return states;
 }
@@ -101,7 +108,7 @@ void begin(ShardedModel<Model>& module, const RunOptions& options) {
   if (options.model.empty())
     optim::initialize(module, options.seed);
   else if constexpr (has_checkpoints)
-    train::load_weights(module, checkpoint::open_model<Model>(options.model));
+    train::load_weights(module, checkpoint::open_model<ListedLlama>(options.model));
 }
 
 /// The strategy that the options specify.
@@ -119,11 +126,11 @@ Sharding strategy_of(const RunOptions& options) {
   return *strategy;
 }
 
-/// Logits of each window from a module that stays unsharded: of its first `begun` tokens at once, then of one token at
-/// a time. Every second window has targets, which must not be read.
+/// Adds the logits of each window from a module that stays unsharded: of its first `begun` tokens at once, then of one
+/// token at a time. Every second window has targets, which must not be read.
 template <class Model>
-std::vector<std::vector<float>> logits(typename Model::Stack::Comm& communicator, const RunOptions& options,
-                                       std::int64_t begun) {
+void add_logits(typename Model::Stack::Comm& communicator, const RunOptions& options, std::int64_t begun,
+                std::vector<std::vector<float>>& all) {
   using Compute = typename Model::Stack::Precision::Compute;
   const Model model(options.config, options.units);
   const auto sharding = strategy_of<typename Model::Stack::Sharding>(options);
@@ -136,7 +143,6 @@ std::vector<std::vector<float>> logits(typename Model::Stack::Comm& communicator
   ShardedModel<Model> module(communicator, model, sharding, train::planned_shape(request, plan), Purpose::generate);
   Executor<Model> executor(module);
   begin(module, options);
-  std::vector<std::vector<float>> all;
   const std::int64_t vocabulary = options.config.vocab_size;
   for (const Window& window : options.logits_of) {
     const bool has_targets = all.size() % 2 == 1;
@@ -154,7 +160,6 @@ std::vector<std::vector<float>> logits(typename Model::Stack::Comm& communicator
   }
   EXPECT_EQ(module.arena().peak(), plan.activation_bytes);
   EXPECT_EQ(module.peak_bytes(), plan.bytes);
-  return all;
 }
 
 template <class Model>
@@ -163,7 +168,7 @@ using TestOptimizer = optim::ShardedOptimizer<typename ShardedModel<Model>::Stac
 template <class Model>
 void save(ShardedModel<Model>& module, const TestOptimizer<Model>& optimizer, const RunOptions& options) {
   auto& communicator = module.communicator();
-  checkpoint::Save save(options.save_to, optimizer.steps(), 1, checkpoint::listing_of(module.model()),
+  checkpoint::Save save(options.save_to, optimizer.steps(), 1, listing_of(options.config),
                         train::states_of(module, optimizer.optimizer()));
   const checkpoint::TrainerState state{.step = optimizer.steps(),
                                        .seed = options.seed,
@@ -174,14 +179,15 @@ void save(ShardedModel<Model>& module, const TestOptimizer<Model>& optimizer, co
                    [&](checkpoint::Save& file) { train::write_shards(module, optimizer, file); });
 }
 
-/// Runs one rank and fills in its results.
-template <class Model>
+/// Runs one rank and fills in its results. `watches`: whether the stack can digest and verify steps.
+template <class Model, bool watches = false>
 void run_on_rank(typename Model::Stack::Comm& communicator, const RunOptions& options, RunResults& results) {
   const auto sum = [&](double value) { return comm::sum_over_ranks(communicator, value, {"test"}); };
   const int rank = communicator.rank();
   communicator.monitor().options.before = options.before;
   const bool uses_checkpoints = !options.model.empty() || !options.resume.empty() || !options.save_to.empty();
   require<InputError>(has_checkpoints || !uses_checkpoints, "this test needs checkpoints, and was built without JSON");
+  require<InputError>(watches || !(options.digests || options.verifies), "this stack of the tests has no digests");
   const Model model(options.config, options.units);
   const auto sharding = strategy_of<typename Model::Stack::Sharding>(options);
   plan::Request request{.ranks = communicator.size(),
@@ -200,9 +206,10 @@ void run_on_rank(typename Model::Stack::Comm& communicator, const RunOptions& op
   testing::MemoryWatch<Model> watch(module);
   BitFlips flips(module, optimizer, options.flip, watch.observer());
   Executor<Model> executor(module, flips.observer());
-  std::optional<StepWatch<Model>> step_watch;
-  if (options.digests || options.verifies) step_watch.emplace(module, executor);
-  constexpr bool may_verify = StepWatch<Model>::may_verify;
+  [[maybe_unused]] OnlyIf<watches, std::optional<StepWatch<Model>>> step_watch;
+  if constexpr (watches)
+    if (options.digests || options.verifies) step_watch.emplace(module, executor);
+  constexpr bool may_verify = watches && StepWatch<Model>::may_verify;
   [[maybe_unused]] OnlyIf<may_verify, std::optional<Verification<Model>>> verification;
   if constexpr (may_verify)
     if (options.verifies) verification.emplace(module, executor, *step_watch);
@@ -213,18 +220,15 @@ void run_on_rank(typename Model::Stack::Comm& communicator, const RunOptions& op
   if (options.resume.empty())
     begin(module, options);
   else if constexpr (has_checkpoints)
-    train::restore(module, optimizer, checkpoint::Checkpoint::open(options.resume, checkpoint::read_listing<Model>));
+    train::restore(module, optimizer,
+                   checkpoint::Checkpoint::open(options.resume, checkpoint::read_listing<ListedLlama>));
 
   results.schedule = module.schedule(sharding::Pass::train);
   for (auto* axis : module.communicators()) results.communicators.push_back(axis->size());
   Memory& memory = results.memory.front();
   memory.planned = plan.bytes;
   memory.planned_activations = plan.activation_bytes;
-  const auto collect_weights = [&] {
-    return collect(
-        module, [&](std::size_t piece) { return module.shards()[piece].main; },
-        [](const Parameter&, bool) { return true; });
-  };
+  const std::vector<Parameter> parameters = parameter_list(ListedLlama(options.config, options.units));
   CountExchange<typename Model::Stack::Comm> exchange(communicator, module.ledger());
   const auto evaluate = [&] {
     if (options.evaluated.empty()) return 0.0;
@@ -233,8 +237,7 @@ void run_on_rank(typename Model::Stack::Comm& communicator, const RunOptions& op
     const auto at_once = static_cast<std::size_t>(options.fewer_sequences ? 1 : options.most_sequences);
     for (std::size_t begin = 0; begin < options.evaluated.size(); begin += at_once) {
       BatchMemory batch;
-      const auto first = options.evaluated.begin() + static_cast<std::ptrdiff_t>(begin);
-      const TokenBatch one = batch.add({first, first + static_cast<std::ptrdiff_t>(at_once)});
+      const TokenBatch one = batch.add(std::span(options.evaluated).subspan(begin, at_once));
       const SequenceGroup group = module.sequence_group();
       exchange.start([&] { return nn::counts_of_part(one, group.member, group.size); });
       loss += executor.evaluate(one);
@@ -242,10 +245,10 @@ void run_on_rank(typename Model::Stack::Comm& communicator, const RunOptions& op
     }
     return sum(loss) / valid;
   };
-  if (options.collects) results.initial = collect_weights();
+  if (options.collects) results.initial = collect_weights(module, parameters);
   results.first_evaluation = evaluate();
 
-  StepsAhead<Model> ahead(module, options);
+  StepsAhead ahead(module, options);
   optim::TrainingStep<Model, optim::RunTimeOptimizer> graphs(module, executor, optimizer, options.graphs);
   const auto read_oldest = [&] {
     const double targets = ahead.release_oldest();
@@ -283,19 +286,17 @@ void run_on_rank(typename Model::Stack::Comm& communicator, const RunOptions& op
       copy_records(results.inner_records, axes[2]->monitor());
     }
     if (options.collects && !options.graphs && results.gradients.empty())
-      results.gradients = collect(
-          module, [&](std::size_t piece) { return module.shards()[piece].gradient; },
-          [](const Parameter&, bool trainable) { return trainable; });
+      results.gradients = collect_gradients(module, parameters);
     BatchMemory pieces;
     if constexpr (may_verify) {
       if (resting) resting->compare(step - 1);
       const auto batch_of = [&](int piece) {
-        return pieces.add(options.batch({.step = static_cast<int>(step - 1),
-                                         .rank = piece % communicator.size(),
-                                         .ranks = communicator.size(),
-                                         .micro_batch = piece / communicator.size(),
-                                         .micro_batches = options.micro_batches,
-                                         .fixed_pieces = module.step_pieces()}));
+        return pieces.add(options.batch, {.step = static_cast<int>(step - 1),
+                                          .rank = piece % communicator.size(),
+                                          .ranks = communicator.size(),
+                                          .micro_batch = piece / communicator.size(),
+                                          .micro_batches = options.micro_batches,
+                                          .fixed_pieces = module.step_pieces()});
       };
       if (verification) verification->verify(step, scale, batch_of);
     }
@@ -307,7 +308,8 @@ void run_on_rank(typename Model::Stack::Comm& communicator, const RunOptions& op
     add_traffic(results, module.traffic(), before);
     if constexpr (may_verify)
       if (resting) resting->keep();
-    if (options.digests) add_digests(results, step_watch->steps()->collect());
+    if constexpr (watches)
+      if (options.digests) add_digests(results, step_watch->steps()->collect());
     if (!options.reads_late || ahead.steps() > 1) read_oldest();
     if (memory.allocations_after_first_step == 0) memory.allocations_after_first_step = module.ledger().allocations();
   }
@@ -318,8 +320,8 @@ void run_on_rank(typename Model::Stack::Comm& communicator, const RunOptions& op
   module.synchronize();
 
   if (options.collects) {
-    results.weights = collect_weights();
-    results.states = collect_states(module, optimizer);
+    results.weights = collect_weights(module, parameters);
+    results.states = collect_states(module, parameters, optimizer, options.optimizer);
   }
   memory.used = module.peak_bytes();
   memory.used_activations = module.arena().peak();
@@ -333,16 +335,15 @@ void run_on_rank(typename Model::Stack::Comm& communicator, const RunOptions& op
     if (!options.save_to.empty()) save(module, optimizer, options);
   if (!options.logits_of.empty()) {
     communicator.monitor().records.clear();
-    results.logits = logits<Model>(communicator, options, options.sequence_length);
+    add_logits<Model>(communicator, options, options.sequence_length, results.logits);
     copy_generating_records(results.generating_records, communicator.monitor());
-    if (options.begun > 0) results.continued_logits = logits<Model>(communicator, options, options.begun);
+    if (options.begun > 0) add_logits<Model>(communicator, options, options.begun, results.continued_logits);
   }
 }
 
 /// Runs options.ranks ranks as threads. Their losses and norms must be bit-identical.
-template <class Model>
-RunResults run_threads(const RunOptions& options) {
-  using Comm = typename Model::Stack::Comm;
+template <class Comm>
+RunResults run_ranks(const RunOptions& options, FunctionRef<void(Comm&, RunResults&)> run_rank) {
   constexpr bool checks_accesses = ChecksAccesses<typename Comm::Device>;
   if constexpr (checks_accesses) Comm::Device::Queue::check_only(options.check_only);
   RankResults ranks(options.ranks);
@@ -350,18 +351,20 @@ RunResults run_threads(const RunOptions& options) {
     if constexpr (requires { communicator.steps_on_own_gradients; })
       communicator.steps_on_own_gradients = options.steps_on_own_gradients;
     RunResults& results = ranks.of(communicator.rank());
-    if constexpr (checks_accesses) {
-      using Queue = typename Comm::Device::Queue;
-      Queue::leave_out(communicator.rank() == 0 ? options.leave_out : std::vector<std::int64_t>{});
-      run_on_rank<Model>(communicator, options, results);
-      results.points = Queue::points();
-    } else {
-      run_on_rank<Model>(communicator, options, results);
-    }
+    if constexpr (checks_accesses)
+      Comm::Device::Queue::leave_out(communicator.rank() == 0 ? options.leave_out : std::vector<std::int64_t>{});
+    run_rank(communicator, results);
+    if constexpr (checks_accesses) results.points = Comm::Device::Queue::points();
   });
   RunResults results = ranks.merged();
   if constexpr (checks_accesses) results.races = Comm::Device::take_races();
   return results;
+}
+template <class Model, bool watches = false>
+RunResults run_threads(const RunOptions& options) {
+  return run_ranks<typename Model::Stack::Comm>(options, [&](auto& communicator, RunResults& results) {
+    run_on_rank<Model, watches>(communicator, options, results);
+  });
 }
 
 }  // namespace fsdp::test

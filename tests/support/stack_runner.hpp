@@ -21,6 +21,7 @@
 
 #include <tessera/comm/monitor.hpp>
 #include <tessera/fsdp/buffer/layout_policies.hpp>
+#include <tessera/fsdp/core/lists.hpp>
 #include <tessera/fsdp/device/memory.hpp>
 #include <tessera/fsdp/models/llama_config.hpp>
 #include <tessera/fsdp/module/units.hpp>
@@ -150,7 +151,8 @@ struct RunResults {
 /// "/layout=" and a value of --layout; "/by-placement" for a strategy type defined by its placements; "/offload" for
 /// the optimizer in host memory; "/bf16-wire" for gradients rounded in flight; "/queued" for an asynchronous device;
 /// "/nccl" for the same over a fake NCCL. "watched" is FullyShard on a communicator that can omit sums and records the
-/// memory of its calls. Throws InputError for stacks that the tests do not compile.
+/// memory of its calls, and "alternating" FullyShard of a Llama whose blocks alternate between attention and MLP. Only
+/// stacks with "/run-time" or "/by-placement" have digests. Throws InputError for stacks that the tests do not compile.
 RunResults run(std::string_view stack, const RunOptions& options);
 
 /// The number K in a stack's name, such as 2 in "hybrid:2:full", which must divide the ranks; 1 if there is none.
@@ -262,3 +264,4 @@ inline std::vector<std::string> tensors_that_differ(const Values& a, const Value
 }
 
 }  // namespace fsdp::test
+FSDP_LIST(fsdp::test::Window)

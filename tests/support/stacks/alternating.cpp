@@ -4,7 +4,7 @@
 
 #include <support/alternating_llama.hpp>
 #include <support/stack_run.hpp>
-#include <support/stacks/alternating.hpp>
+#include <support/stacks/runners.hpp>
 
 namespace fsdp::test {
 

@@ -10,6 +10,8 @@
 #include <tessera/trainer/run/feed.hpp>
 
 #include <data/numbered_source.hpp>
+#include <support/stacks/trainer_run.hpp>
+#include <support/stacks/trainers.hpp>
 
 namespace fsdp::test {
 namespace {
@@ -96,5 +98,7 @@ train::MeanLoss LlamaTraining::mean_loss(std::int64_t sequences, std::span<const
       },
       sequences, samples, [](std::int64_t, std::int64_t) {});
 }
+
+void train_on_cpu(const train::TrainOptions& options) { run_trainer<Model>(options); }
 
 }  // namespace fsdp::test

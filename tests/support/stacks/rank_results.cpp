@@ -52,11 +52,16 @@ float* add_list(std::vector<std::vector<float>>& lists, std::size_t numbers) {
   return lists.emplace_back(numbers).data();
 }
 
-HeldTensors::HeldTensors(const std::vector<Parameter>& parameters) : parameters_(parameters) {
+HeldTensors::HeldTensors(const std::vector<Parameter>& parameters, const ModuleState& module,
+                         FunctionRef<bool(const Parameter&, bool)> has)
+    : parameters_(parameters) {
   for (const Parameter& parameter : parameters) {
     offsets_[parameter.name] = total_;
     total_ += static_cast<std::size_t>(parameter.shape.numel());
   }
+  for (const GroupTensors* const group : module.group_list())
+    for (const Parameter& parameter : group->parameters())
+      if (!has(parameter, group->facts().trainable)) left_out_.push_back(parameter.name);
 }
 HeldTensors::~HeldTensors() = default;
 

@@ -2,7 +2,6 @@
 #include <support/stacks/runners.hpp>
 
 #include <algorithm>
-#include <map>
 #include <string>
 #include <variant>
 
@@ -38,26 +37,8 @@ std::int64_t ranks_per_group(std::string_view stack) {
 }
 
 RunResults run(std::string_view stack, const RunOptions& options) {
-  static const std::map<std::string, RunResults (*)(const RunOptions&)> compiled = {
-#ifndef TESSERA_TEST_FEWER_STACKS
-      {"fsdp2", run_fsdp2},
-      {"fsdp2:no-reshard", run_fsdp2_no_reshard},
-      {"fsdp2:K", run_fsdp2_group},
-      {"zero1", run_zero1},
-      {"zero2", run_zero2},
-      {"zero3", run_zero3},
-      {"hybrid:K", run_hybrid},
-      {"hybrid:K:full", run_hybrid_full},
-#endif
-      {"fsdp2/owned", run_fsdp2_owned},
-      {"fsdp2/bf16", run_fsdp2_bf16},
-      {"fsdp2/offload", run_fsdp2_offload},
-      {"fsdp2/bf16-wire", run_fsdp2_bf16_wire},
-      {"hybrid:K:full/offload/bf16", run_hybrid_offload_bf16},
-      {"hybrid:K:full/bf16", run_hybrid_full_bf16},
-      {"replicated", run_replicated},
-  };
   if (stack == "watched") return run_watched(options);
+  if (stack == "alternating") return run_alternating(options);
   RunOptions chosen = options;
   const std::string_view strategy = strategy_of(stack);
   chosen.sharding = strategy;
@@ -77,6 +58,13 @@ RunResults run(std::string_view stack, const RunOptions& options) {
   if (rest == "/queued") return queued_stacks(chosen);
   if (rest == "/nccl") return nccl_stacks(chosen);
 #endif
+  static const Runners compiled = [] {
+    Runners all = variants();
+#ifndef TESSERA_TEST_FEWER_STACKS
+    all.merge(strategy_types());
+#endif
+    return all;
+  }();
   const std::string kind = listed_text(any_strategy(strategy), true);
   const auto found = compiled.find(kind + rest);
   require<InputError>(found != compiled.end(), "no stack of the tests is called '", stack, "'");
