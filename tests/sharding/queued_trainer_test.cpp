@@ -4,7 +4,6 @@
 #include <chrono>
 #include <cmath>
 #include <filesystem>
-#include <fstream>
 #include <string>
 #include <vector>
 
@@ -13,6 +12,7 @@
 
 #include <tessera/fsdp/testing/queued/queue.hpp>
 
+#include <support/json_lines.hpp>
 #include <support/stacks/trainers.hpp>
 #include <support/temporary_folder.hpp>
 
@@ -47,15 +47,12 @@ void overflow(train::TrainOptions& options) {
 
 /// The lines of the metrics file without values that depend on time, checkpoint path or device memory.
 std::vector<nlohmann::json> lines(const train::TrainOptions& options) {
-  std::ifstream file(*options.metrics);
-  std::vector<nlohmann::json> list;
-  for (std::string line; std::getline(file, line);) {
-    nlohmann::json object = nlohmann::json::parse(line);
+  std::vector<nlohmann::json> list = json_lines(*options.metrics);
+  for (nlohmann::json& object : list) {
     for (const char* key : {"peak_bytes", "tokens_per_second", "step_seconds", "tflops", "mfu", "mfu_peak", "seconds",
                             "first_step_seconds", "collective_seconds", "straggler", "checkpoint"})
       object.erase(key);
     if (object.value("event", "") == "summary") object.erase("traffic");  // includes paths and samples
-    list.push_back(object);
   }
   return list;
 }
@@ -157,10 +154,8 @@ TEST_F(QueuedTrainer, TheLastStepTakesAsLongAsTheOthers) {
     train_queued(options);
   }
   std::vector<double> seconds;
-  std::ifstream file(*options.metrics);
   nlohmann::json summary;
-  for (std::string line; std::getline(file, line);) {
-    const nlohmann::json object = nlohmann::json::parse(line);
+  for (const nlohmann::json& object : json_lines(*options.metrics)) {
     if (!object.contains("event")) seconds.push_back(object["step_seconds"]);
     if (object.value("event", "") == "summary") summary = object;
   }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The trainer with a model without tokens and a user-defined source: it learns, saves, and resumes bit-identically.
 #include <filesystem>
-#include <sstream>
 #include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include <support/json_lines.hpp>
 #include <support/stacks/series_trainer.hpp>
 #include <support/temporary_folder.hpp>
 #include <tessera/comm/launch/launch.hpp>
@@ -29,10 +29,7 @@ std::vector<nlohmann::json> train_series(TrainOptions options, const std::filesy
     const test::Forgetful source{{.length = 12, .windows = 44, .held_out = 4}};
     test::series_trainer(communicator, options, source, {}, {.weight_decay = 0})();
   });
-  std::vector<nlohmann::json> lines;
-  std::istringstream text(test::content_of(metrics));
-  for (std::string line; std::getline(text, line);) lines.push_back(nlohmann::json::parse(line));
-  return lines;
+  return test::json_lines(metrics);
 }
 
 TEST(Trainer, TrainsSavesAndResumesAUserDefinedModel) {
@@ -84,10 +81,7 @@ InPieces train_in_pieces(int ranks, TrainOptions options, const std::filesystem:
     const test::Forgetful source{{.length = 12, .windows = 44, .held_out = 5}};
     test::series_trainer(communicator, options, source, test::in_pieces(), {.weight_decay = 0.1})();
   });
-  InPieces run{.said = ::testing::internal::GetCapturedStdout()};
-  std::istringstream text(test::content_of(metrics));
-  for (std::string line; std::getline(text, line);) run.lines.push_back(nlohmann::json::parse(line));
-  return run;
+  return {.lines = test::json_lines(metrics), .said = ::testing::internal::GetCapturedStdout()};
 }
 
 /// Expects that the losses and norms of steps [from, to] and the validation loss of two runs are bit-identical.
