@@ -201,9 +201,8 @@ TEST(ModulePlan, ReportsTheLargestPossibleNumberOfMicroBatches) {
 
 /// The following tests train.
 RunResults trained(std::string_view stack, int ranks, const UnitOptions& units, int micro_batches = 1) {
-  RunOptions options = uneven_options(ranks, micro_batches);
+  RunOptions options = with_steps(4, uneven_options(ranks, micro_batches));
   options.units = units;
-  options.steps = 4;
   options.evaluated = some_windows(1, 7, 37);
   const RunResults results = run(stack, options);
   for (const Memory& memory : results.memory) EXPECT_EQ(memory.used, memory.planned) << stack;
@@ -277,8 +276,7 @@ TEST(UnitOptions, FreezingSomeParametersKeepsTheGradientsOfTheOthers) {
 }
 
 TEST(UnitOptions, FrozenWeightsCanBeComputedInBlocksOfColumns) {
-  RunOptions options = uneven_options(2);
-  options.steps = 3;
+  RunOptions options = with_steps(3, uneven_options(2));
   options.units.frozen = {"*gate_proj*", "*down_proj*", "lm_head*"};
   const RunResults whole = run("fsdp2", options);
   options.tiling =

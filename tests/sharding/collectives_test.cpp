@@ -28,10 +28,7 @@ std::int64_t count(const std::vector<comm::Record>& records, comm::Op op, int un
                        [&](const comm::Record& record) { return record.op == op && record.label.unit == unit; });
 }
 
-RunResults one_step(std::string_view stack, RunOptions options) {
-  options.steps = 1;
-  return run(stack, options);
-}
+RunResults one_step(std::string_view stack, const RunOptions& options) { return run(stack, with_steps(1, options)); }
 
 constexpr auto collectives_of_three_blocks =
     "all_gather 0, all_gather 1, all_gather 2, all_gather 3, all_gather 4, "

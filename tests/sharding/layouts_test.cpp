@@ -73,12 +73,11 @@ TEST(Layouts, WholeTensorsAreBitIdenticalWithJoinedMatmuls) {
 
 /// A model of one block has 12 tensors, one of them tied, on 16 ranks.
 TEST(Layouts, ARankMayOwnNoTensor) {
-  RunOptions options = uneven_options(16);
+  RunOptions options = with_steps(3, uneven_options(16));
   options.config = uneven_llama(1);
   options.config.tied = true;
   options.batch = deal(some_windows(16, 7, options.config.vocab_size));
   options.most_sequences = 1;
-  options.steps = 3;
   const RunResults found = run(owned("fsdp2"), options);
   expect_same_step(found, run("fsdp2", options));
   constexpr auto weights = static_cast<std::size_t>(device::MemoryKind::weights);

@@ -22,8 +22,7 @@ bool follows(const RunResults& found, const RunResults& alone) {
 
 /// One point of the grid that every strategy must agree on.
 RunOptions grid_options(int ranks, int micro_batches, bool recompute) {
-  RunOptions options = uneven_options(ranks, micro_batches);
-  options.steps = 6;
+  RunOptions options = with_steps(6, uneven_options(ranks, micro_batches));
   options.units.recompute = recompute;
   return options;
 }
@@ -166,8 +165,7 @@ TEST(Parity, ClippingMatchesOneRanksNormWithNaNInThePadding) {
 }
 
 TEST(InitialValues, DoNotDependOnSharding) {
-  RunOptions options = uneven_options(1);
-  options.steps = 0;
+  RunOptions options = with_steps(0, uneven_options(1));
   const Values expected = run("replicated", options).initial;
   for (const auto strategy : strategies)
     for (const int ranks : sampled({1, 2, 3, 4})) {

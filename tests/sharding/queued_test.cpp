@@ -88,8 +88,7 @@ INSTANTIATE_TEST_SUITE_P(Strategies, Queued, ::testing::ValuesIn(queued_cases),
 
 /// Tokens change in every step; the positions of ignored targets stay the same.
 RunOptions changing_options(int ranks, int micro_batches) {
-  RunOptions options = uneven_options(ranks, micro_batches);
-  options.steps = 5;
+  RunOptions options = with_steps(5, uneven_options(ranks, micro_batches));
   const auto vocabulary = static_cast<std::int32_t>(options.config.vocab_size);
   options.batch = [deal = options.batch, vocabulary](const Place& place) {
     std::vector<Window> windows = deal(place);
@@ -222,8 +221,8 @@ TEST_P(OverNccl, IsBitIdenticalToThreads) {
     // Therefore one micro-batch is used without pieces.
     const int pieces = std::visit([](const auto& strategy) { return sharding::facts_of(strategy).pieces; },
                                   any_strategy(GetParam().stack));
-    RunOptions options = uneven_options(ranks, pieces > 0 ? sharding::micro_batches_of(pieces, ranks) : 1);
-    options.steps = 2;
+    RunOptions options =
+        with_steps(2, uneven_options(ranks, pieces > 0 ? sharding::micro_batches_of(pieces, ranks) : 1));
     const RunResults expected = run(std::string(GetParam().stack) + (pieces > 0 ? "/run-time" : ""), options);
     const RunResults found = run(std::string(GetParam().stack) + "/nccl", options);
     EXPECT_EQ(found.races, Names{});

@@ -23,10 +23,9 @@ using Names = std::vector<std::string>;
 
 /// Steps of 11 windows in `pieces` uneven pieces on `ranks` ranks. A piece without a window has no targets.
 RunOptions pieces_options(int pieces, int ranks) {
-  RunOptions options = uneven_options(ranks, sharding::micro_batches_of(pieces, ranks));
+  RunOptions options = with_steps(3, uneven_options(ranks, sharding::micro_batches_of(pieces, ranks)));
   options.most_sequences = most_dealt(11, pieces, 1);
   options.batch = deal(some_windows(11, 7, options.config.vocab_size));
-  options.steps = 3;
   options.clip = 1;
   options.nan_in_padding = true;
   return options;
@@ -110,9 +109,8 @@ TEST(SameBits, ResultsDependOnTheNumberOfRanksWithoutPieces) {
 constexpr int pieces = 4;
 
 RunOptions options_on(int ranks) {
-  RunOptions options = uneven_options(ranks, sharding::micro_batches_of(pieces, ranks));
+  RunOptions options = with_steps(2, uneven_options(ranks, sharding::micro_batches_of(pieces, ranks)));
   options.most_sequences = most_dealt(12, pieces, 1);
-  options.steps = 2;
   options.collects = false;
   return options;
 }

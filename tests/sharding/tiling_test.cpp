@@ -92,10 +92,9 @@ TEST(TiledRun, PlansForASmallerMicroBatchWithLongerTiles) {
 // twice.
 
 RunOptions recomputing(int ranks, int micro_batches, bool recompute, const tiling::RunTimeTiling& tiling = {}) {
-  RunOptions options = uneven_options(ranks, micro_batches);
+  RunOptions options = with_steps(3, uneven_options(ranks, micro_batches));
   options.units.recompute = recompute;
   options.tiling = tiling;
-  options.steps = 3;
   options.evaluated = some_windows(1, 7, 37);
   return options;
 }
