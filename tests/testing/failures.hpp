@@ -26,6 +26,16 @@ std::vector<std::string> failures_of(Call call) {
   return messages;
 }
 
+/// The messages of `check` while the global `flaw`, by which a flawed specimen selects what it does wrong, has this
+/// value.
+template <class Flaw>
+std::vector<std::string> failures_with(Flaw& flaw, Flaw value, void (*check)()) {
+  flaw = value;
+  const std::vector<std::string> messages = failures_of(check);
+  flaw = Flaw();
+  return messages;
+}
+
 /// Expects that one of the messages contains these parts: what was asked, on which case, and what was found.
 inline void expect_sentence(const std::vector<std::string>& messages, std::string_view asked, std::string_view where,
                             std::string_view found) {

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <type_traits>
+#include <string_view>
 #include <vector>
 
 #include <examples/19_own_sequence/causal_mean.hpp>
@@ -18,14 +18,23 @@
 
 namespace fsdp::testing {
 
-/// What a flaw changes on the CPU after the correct computation; nothing by default.
-struct NoMistake {
-  static constexpr bool clears_written = false, hides_memory = false, leaks = false;
-  static void after_forward(auto&, const auto&, Tensor<float>) {}
-  static void after_backward(const auto&) {}
+/// What WrongMlp and HalfMean do wrong on the CPU.
+enum class Mistake : std::uint8_t {
+  none,
+  wrong_sign,     ///< of the gradient of `up`
+  overwrites,     ///< instead of adding to the gradient of `down`
+  hides_memory,   ///< allocates memory that a dry run does not
+  leaks,          ///< keeps temporary memory
+  writes_behind,  ///< its output
+  changes_a_weight,
+  throws,
+  reads_what_nobody_wrote,  ///< temporary memory
+  tiles_differ,             ///< adds to y if there are ten tiles
+  omits_ranges,             ///< the stage `after` of HalfMean reads only the last range
 };
+inline Mistake mistake = Mistake::none;  // a run-time value, so that each module is compiled once
 
-template <class L, class Mistake>
+template <class L>
 struct WrongMlp : nn::SwiGluMlp<L> {
   using Base = nn::SwiGluMlp<L>;
   using typename Base::Compute;
@@ -36,75 +45,46 @@ struct WrongMlp : nn::SwiGluMlp<L> {
   void forward(nn::Context<L>& context, const Weights& weights, Saved& saved, Tensor<const Compute> x,
                Tensor<Compute> y) const {
     Base::forward(context, weights, saved, x, y);
-    if constexpr (!L::Device::counts_only) {
-      Mistake::after_forward(context, weights, y);
-      if (Mistake::hides_memory) {
-        typename L::Frame frame(context.arena);
-        frame.template allocate<std::uint8_t>({1 << 20});
-      }
-      if (Mistake::leaks) context.arena.template allocate<float>(L::Arena::End::high, {64});
-    }
+    if constexpr (!L::Device::counts_only) spoil(context, weights, y);
   }
   void backward(nn::Context<L>& context, const Weights& weights, const Gradients& gradients, const Saved& saved,
                 Tensor<Compute> dy) const {
-    if constexpr (Mistake::clears_written) *gradients.down.written = false;
+    if (mistake == Mistake::overwrites) *gradients.down.written = false;
     Base::backward(context, weights, gradients, saved, dy);
-    if constexpr (!L::Device::counts_only) Mistake::after_backward(gradients);
-  }
-};
-
-struct WrongSign : NoMistake {
-  static void after_backward(const auto& gradients) {
+    if (L::Device::counts_only || mistake != Mistake::wrong_sign) return;
     for (auto& value : std::span(gradients.up.tensor.data(), static_cast<std::size_t>(gradients.up.tensor.numel())))
       value = -value;
   }
-};
-struct Overwrites : NoMistake {
-  static constexpr bool clears_written = true;
-};
-struct HidesMemory : NoMistake {
-  static constexpr bool hides_memory = true;
-};
-struct Leaks : NoMistake {
-  static constexpr bool leaks = true;
-};
-struct WritesBehind : NoMistake {
-  static void after_forward(auto&, const auto&, Tensor<float> y) { y.data()[y.numel()] = 1; }
-};
-struct ChangesAWeight : NoMistake {
-  static void after_forward(auto&, const auto& weights, Tensor<float>) {
-    const_cast<float*>(weights.gate.data())[0] = 0.5f;
-  }
-};
-struct Throws : NoMistake {
-  static void after_forward(auto&, const auto&, Tensor<float>) { throw InputError("no such size"); }
-};
-struct ReadsWhatNobodyWrote : NoMistake {
-  static void after_forward(auto& context, const auto&, Tensor<float> y) {
-    typename std::remove_reference_t<decltype(context.arena)>::Frame frame(context.arena);
-    const auto memory = frame.template allocate<float>({1 << 18});
-    y.data()[0] += 0.0f * memory.data()[(1 << 18) - 1];
-  }
-};
-struct TilesDiffer : NoMistake {
-  template <class L>
-  static void after_forward(nn::Context<L>& context, const auto& weights, Tensor<float> y) {
-    const nn::SwiGluMlp<L> mlp{{}, weights.gate.columns(), weights.gate.rows()};
-    const auto& plan = context.plans->plan(typeid(typename nn::SwiGluMlp<L>::Parameters), mlp.problem(30));
-    if (plan.tiles.size() == 10) y.data()[0] += 1;
+
+ private:
+  void spoil(nn::Context<L>& context, const Weights& weights, Tensor<Compute> y) const {
+    if (mistake == Mistake::leaks) context.arena.template allocate<float>(L::Arena::End::high, {64});
+    typename L::Frame frame(context.arena);
+    switch (mistake) {
+      case Mistake::hides_memory: frame.template allocate<std::uint8_t>({1 << 20}); break;
+      case Mistake::writes_behind: y.data()[y.numel()] = 1; break;
+      case Mistake::changes_a_weight: const_cast<Compute*>(weights.gate.data())[0] = 0.5f; break;
+      case Mistake::throws: throw InputError("no such size");
+      case Mistake::reads_what_nobody_wrote:
+        y.data()[0] += 0.0f * frame.template allocate<float>({1 << 18}).data()[(1 << 18) - 1];
+        break;
+      case Mistake::tiles_differ:
+        if (context.plans->plan(typeid(typename Base::Parameters), this->problem(30)).tiles.size() == 10)
+          y.data()[0] += 1;
+        break;
+      default: break;
+    }
   }
 };
 
-template <class Mistake>
 struct TestedWrongMlp {
   template <class L>
-  static WrongMlp<L, Mistake> make(const ModuleSizes& sizes) {
+  static WrongMlp<L> make(const ModuleSizes& sizes) {
     return {{{}, sizes.hidden, 2 * sizes.hidden}};
   }
   static std::vector<ModuleSizes> sizes() { return {{1, 5, 12}}; }
 };
 
-/// The stage `after` reads only the last range.
 template <class L>
 struct HalfMean : mixer::CausalMean<L> {
   using Mean = mixer::CausalMean<L>;
@@ -112,15 +92,9 @@ struct HalfMean : mixer::CausalMean<L> {
   void after(nn::Context<L>& rows, const nn::Nothing& shared, const typename Mean::Weights& weights,
              typename Mean::RowsSaved& saved, Tensor<const Compute> x, std::span<const nn::HeadRange> ranges,
              std::span<const Tensor<Compute>> outs, Tensor<Compute> y) const {
-    Mean::after(rows, shared, weights, saved, x, ranges.last(1), outs.last(1), y);
+    const std::size_t read = mistake == Mistake::omits_ranges ? 1 : ranges.size();
+    Mean::after(rows, shared, weights, saved, x, ranges.last(read), outs.last(read), y);
   }
-};
-struct TestedHalfMean {
-  template <class L>
-  static HalfMean<L> make(const ModuleSizes& sizes) {
-    return {{{}, sizes.hidden, 6}};
-  }
-  static std::vector<ModuleSizes> sizes() { return {{1, 5, 12}}; }
 };
 
 namespace {
@@ -148,53 +122,58 @@ struct OurBlock {
 };
 struct OurMean {
   template <class L>
-  static mixer::CausalMean<L> make(const ModuleSizes& sizes) {
-    return {{}, sizes.hidden, 6};
+  static HalfMean<L> make(const ModuleSizes& sizes) {
+    return {{{}, sizes.hidden, 6}};
   }
 };
 INSTANTIATE_TYPED_TEST_SUITE_P(OurMlp, ModuleSuite, OurMlp);
 INSTANTIATE_TYPED_TEST_SUITE_P(OurBlock, ModuleSuite, OurBlock);
 INSTANTIATE_TYPED_TEST_SUITE_P(OurMean, ModuleSuite, OurMean);
 
+/// Expects that `check` reports this failure for the module with this mistake.
+void expect_found(Mistake one, void (*check)(), std::string_view asked, std::string_view where,
+                  std::string_view found) {
+  expect_sentence(failures_with(mistake, one, check), asked, where, found);
+}
+constexpr auto check_adds = check_module_adds<TestedWrongMlp>;
+constexpr auto check_costs = check_module_costs<TestedWrongMlp, Fp32>;
+
 TEST(WrongModules, AWrongGradientSignIsFound) {
-  expect_failure(check_module_gradients<TestedWrongMlp<WrongSign>>, "backward gives the derivatives of forward",
-                 "1 x 5 tokens, hidden 12", "the gradient of mlp.up_proj");
+  expect_found(Mistake::wrong_sign, check_module_gradients<TestedWrongMlp>, "backward gives the derivatives of forward",
+               "1 x 5 tokens, hidden 12", "the gradient of mlp.up_proj");
 }
 TEST(WrongModules, OverwrittenInsteadOfAccumulatedGradientsAreFound) {
-  expect_failure(check_module_adds<TestedWrongMlp<Overwrites>>, "gradients of micro-batches add up", "1 x 5 tokens",
-                 "the gradient of mlp.down_proj.weight differs by");
+  expect_found(Mistake::overwrites, check_adds, "gradients of micro-batches add up", "1 x 5 tokens",
+               "the gradient of mlp.down_proj.weight differs by");
 }
 TEST(WrongModules, ReadsOfUninitializedMemoryAreFound) {
-  expect_failure(check_module_adds<TestedWrongMlp<ReadsWhatNobodyWrote>>, "gradients of micro-batches", "1 x 5 tokens",
-                 "y holds numbers that are not finite: memory was read that nobody had written");
+  expect_found(Mistake::reads_what_nobody_wrote, check_adds, "gradients of micro-batches", "1 x 5 tokens",
+               "y holds numbers that are not finite: memory was read that nobody had written");
 }
 TEST(WrongModules, OutOfBoundsWritesAreFound) {
   constexpr auto asked = "a module writes y, dx and the gradients of its weights, and nothing else";
-  expect_failure(check_module_adds<TestedWrongMlp<WritesBehind>>, asked, "1 x 5 tokens",
-                 "memory beside x, y or dy was written");
-  expect_failure(check_module_adds<TestedWrongMlp<ChangesAWeight>>, asked, "1 x 5 tokens", "a weight was changed");
+  expect_found(Mistake::writes_behind, check_adds, asked, "1 x 5 tokens", "memory beside x, y or dy was written");
+  expect_found(Mistake::changes_a_weight, check_adds, asked, "1 x 5 tokens", "a weight was changed");
 }
 TEST(WrongModules, TemporaryMemoryKeptAfterTheCallIsFound) {
-  expect_failure(check_module_adds<TestedWrongMlp<Leaks>>, "forward gives temporary memory back", "1 x 5 tokens",
-                 "L::Frame");
+  expect_found(Mistake::leaks, check_adds, "forward gives temporary memory back", "1 x 5 tokens", "L::Frame");
 }
 TEST(WrongModules, ExceptionsAreReportedWithTheCase) {
   constexpr auto asked = "a module runs at every size without an error";
-  for (const auto& check :
-       {check_module_adds<TestedWrongMlp<Throws>>, check_module_costs<TestedWrongMlp<Throws>, Fp32>})
-    expect_failure(check, asked, "1 x 5 tokens, hidden 12, tiling off", "an error: no such size");
+  for (const auto& check : {check_adds, check_costs})
+    expect_found(Mistake::throws, check, asked, "1 x 5 tokens, hidden 12, tiling off", "an error: no such size");
 }
 TEST(WrongModules, ResultsThatDependOnTilesAreFound) {
-  expect_failure(check_module_tilings<TestedWrongMlp<TilesDiffer>, Fp32>, "are those of the untiled module",
-                 "tiling tokens:3", "y differs by");
+  expect_found(Mistake::tiles_differ, check_module_tilings<TestedWrongMlp, Fp32>, "are those of the untiled module",
+               "tiling tokens:3", "y differs by");
 }
 TEST(WrongModules, AStageThatOmitsARangeIsFound) {
-  expect_failure(check_module_stages<TestedHalfMean>, "compute what the whole block computes",
-                 "weights side by side, ranks that share the rows: 1, parts of the middle: 2", "y differs by");
+  expect_found(Mistake::omits_ranges, check_module_stages<OurMean>, "compute what the whole block computes",
+               "weights side by side, ranks that share the rows: 1, parts of the middle: 2", "y differs by");
 }
 TEST(WrongModules, MemoryThatTheDryRunMissesIsFound) {
-  expect_failure(check_module_costs<TestedWrongMlp<HidesMemory>, Fp32>, "a dry run (device Meta) counts",
-                 "1 x 5 tokens", "bytes of the arena at its peak");
+  expect_found(Mistake::hides_memory, check_costs, "a dry run (device Meta) counts", "1 x 5 tokens",
+               "bytes of the arena at its peak");
 }
 
 }  // namespace

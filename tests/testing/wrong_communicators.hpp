@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Communicators with one flaw each. All use Threads to move bytes and corrupt its result.
+/// Communicators with one flaw each, which is selected at run time. All use Threads to move bytes and corrupt its
+/// result. Those with flawed requests are in wrong_requests.hpp.
 #pragma once
 
 #include <algorithm>
@@ -13,11 +14,38 @@
 #include <utility>
 #include <vector>
 
-#include <range/v3/view/zip.hpp>
-
 #include <tessera/comm/threads.hpp>
 
 namespace fsdp::testing {
+
+enum class CommFlaw : std::uint8_t {
+  none,
+  sums_from_the_last_rank,      ///< correct communicators sum from the first
+  adds_their_sum,               ///< sums the contributions first and then adds the sum to the existing value
+  keeps_its_own_order,          ///< starts the sums of each rank with the contribution of the next, like a ring
+  drops_empty_pieces,           ///< a rank that contributes nothing receives nothing
+  moves_one_segment,            ///< moves only the first segment of a list
+  mislays_pieces_in_place,      ///< sends an in-place piece from the beginning of `full` instead of its offset
+  never_accumulates,            ///< sums always overwrite
+  sums_all_of_full,             ///< implements reduce_scatter by all_reduce if segments are in place
+  forgets_to_gather_sums,       ///< all_reduce only does the reduce-scatter and omits the all-gather
+  stops_at_its_scratch,         ///< sums only as many elements as fit into its scratch
+  broadcasts_from_rank_zero,    ///< whatever the root
+  gathers_own_bytes,            ///< and therefore does not detect ranks that disagree
+  turns_parts_round,            ///< parts of a split have their ranks in descending order
+  drops_the_rest_of_a_message,  ///< drops data beyond the first message
+  forgets_its_monitor,          ///< returns a monitor that is reset in every call
+  names_nobody,                 ///< errors do not report the failed rank
+  has_no_patience,              ///< fails immediately if a rank is missing instead of waiting for the deadline
+  reports_no_failure,           ///< `run` reports success although a rank failed
+  runs_one_rank,                ///< `run` starts one rank for any requested number
+  runs_nothing,
+  drops_pieces_of_the_silent,     ///< a rank that sends nothing receives nothing
+  exchanges_one_tensor,           ///< exchanges only the first tensor of a list
+  exchanges_when_it_is_too_late,  ///< does not copy the results of an exchange to `receive`
+};
+/// The flaw of Wrong and WrongExchanges. Set it while no rank runs.
+inline CommFlaw comm_flaw = CommFlaw::none;
 
 /// A correct communicator. A flawed one derives from it with its own type as Own and hides the functions that it
 /// changes.
@@ -87,30 +115,6 @@ class OverThreads {
     return results;
   }
 
-  /// Calls f(element, contributions), in the order of ranks, for elements [begin, begin + count) of `full`.
-  void each_sum(const comm::Segment<float>& segment, std::int64_t begin, std::int64_t count, auto f) {
-    const std::int64_t each = total(segment.counts);
-    const std::vector<std::int64_t> counts(static_cast<std::size_t>(size()), each);
-    std::vector<float> all(static_cast<std::size_t>(each * size())), contributions(counts.size());
-    const comm::Segment<float> whole{segment.full, all.data(), counts};
-    threads_.all_gather(std::span(&whole, 1)).wait();
-    for (std::int64_t i = 0; i < count; ++i) {
-      for (std::size_t peer = 0; peer < contributions.size(); ++peer)
-        contributions[peer] = all[peer * static_cast<std::size_t>(each) + static_cast<std::size_t>(begin + i)];
-      f(i, std::as_const(contributions));
-    }
-  }
-  static void gather_own(std::span<const std::byte> mine, std::span<std::byte> all) {
-    for (std::size_t at = 0; at < all.size(); at += mine.size()) std::ranges::copy(mine, all.begin() + at);
-  }
-  static void nameless(auto call) {
-    try {
-      call();
-    } catch (const comm::CollectiveError&) {
-      throw comm::CollectiveError("a collective failed");
-    }
-  }
-
   Threads threads_;
 };
 
@@ -118,241 +122,206 @@ struct Right : OverThreads<Right> {
   using OverThreads::OverThreads;
 };
 
-/// Sums from the last rank to the first; correct communicators sum from the first.
-struct SumsFromTheLastRank : OverThreads<SumsFromTheLastRank> {
-  using OverThreads::OverThreads;
-  template <class Wire>
-  Request reduce_scatter(std::span<const comm::Segment<float>> segments, Write write) {
-    for (const comm::Segment<float>& segment : segments)
-      each_sum(segment, own_begin(segment.counts), own_count(segment.counts), [&](std::int64_t i, const auto& values) {
-        const float sum = std::accumulate(values.rbegin(), values.rend(), 0.0f);
-        segment.local[i] = write == Write::overwrite ? sum : segment.local[i] + sum;
-      });
+/// A communicator with the flaw `comm_flaw`. It ignores the order of sums that the caller requests.
+template <class Own>
+struct Flawed : OverThreads<Own> {
+  using Base = OverThreads<Own>;
+  using Base::Base, Base::size, Base::threads_, Base::total, Base::own_begin, Base::own_count;
+  using typename Base::Request, typename Base::Threads;
+
+  template <class F>
+  static int run(int ranks, const comm::Options& options, F f) {
+    if (comm_flaw == CommFlaw::runs_nothing) return 0;
+    try {
+      return Base::run(comm_flaw == CommFlaw::runs_one_rank ? 1 : ranks, options, f);
+    } catch (const std::exception&) {
+      if (comm_flaw != CommFlaw::reports_no_failure) throw;
+      return 0;
+    }
+  }
+
+  int rank() const { return turned ? size() - 1 - threads_.rank() : threads_.rank(); }
+  Own split(int color) {
+    Own part(threads_.split(color));
+    part.turned = comm_flaw == CommFlaw::turns_parts_round;
+    return part;
+  }
+  comm::Monitor& monitor() {
+    if (comm_flaw != CommFlaw::forgets_its_monitor) return threads_.monitor();
+    forgotten.options = threads_.monitor().options;
+    forgotten.options.before = nullptr;
+    return forgotten;
+  }
+
+  template <class T>
+  Request all_gather(std::span<const comm::Segment<T>> segments) {
+    if (comm_flaw == CommFlaw::moves_one_segment) segments = segments.first(std::min<std::size_t>(segments.size(), 1));
+    const bool mislays = comm_flaw == CommFlaw::mislays_pieces_in_place;
+    const bool drops_empty = comm_flaw == CommFlaw::drops_empty_pieces;
+    const bool cuts = comm_flaw == CommFlaw::drops_the_rest_of_a_message;
+    if (!mislays && !drops_empty && !cuts) return threads_.all_gather(segments);
+    std::vector<comm::Segment<T>> given(segments.begin(), segments.end());
+    for (comm::Segment<T>& segment : given)
+      if (mislays && segment.local == segment.full + own_begin(segment.counts)) segment.local = segment.full;
+    const auto results = this->gathered(std::span<const comm::Segment<T>>(given));
+    for (std::size_t i = 0; i < results.size(); ++i)
+      if (!drops_empty || own_count(segments[i].counts) > 0) copy_result(results[i], cuts, segments[i].full);
     return {};
+  }
+  template <class Wire>
+  Request reduce_scatter(std::span<const comm::Segment<float>> segments, Write write, comm::Contributions = {},
+                         comm::SumOrder = {}) {
+    switch (comm_flaw) {
+      case CommFlaw::sums_from_the_last_rank:
+      case CommFlaw::keeps_its_own_order:
+        for (const comm::Segment<float>& segment : segments)
+          sum<Wire>(segment, own_begin(segment.counts), own_count(segment.counts), write, segment.local);
+        return {};
+      case CommFlaw::adds_their_sum: return add_sums<Wire>(segments, write);
+      case CommFlaw::stops_at_its_scratch: return sum_within_scratch<Wire>(segments, write);
+      case CommFlaw::never_accumulates: return threads_.template reduce_scatter<Wire>(segments, Write::overwrite);
+      case CommFlaw::sums_all_of_full:
+        if (in_place(segments)) return threads_.template all_reduce<Wire>(segments);
+        [[fallthrough]];
+      default: return threads_.template reduce_scatter<Wire>(segments, write);
+    }
   }
   template <class Wire>
   Request all_reduce(std::span<const comm::Segment<float>> segments) {
+    if (comm_flaw == CommFlaw::forgets_to_gather_sums)
+      return threads_.template reduce_scatter<Wire>(segments, Write::overwrite);
+    if (comm_flaw != CommFlaw::sums_from_the_last_rank) return threads_.template all_reduce<Wire>(segments);
     for (const comm::Segment<float>& segment : segments)
-      each_sum(segment, 0, total(segment.counts), [&](std::int64_t i, const auto& values) {
-        segment.full[i] = std::accumulate(values.rbegin(), values.rend(), 0.0f);
-      });
+      sum<Wire>(segment, 0, total(segment.counts), Write::overwrite, segment.full);
     return {};
   }
-  void reduce(std::span<std::int64_t> values, comm::Reduction reduction) { threads_.reduce(values, reduction); }
-  void reduce(std::span<double> values, comm::Reduction reduction) {
-    if (reduction != comm::Reduction::sum) return threads_.reduce(values, reduction);
-    std::vector<double> all(values.size() * static_cast<std::size_t>(size()));
+  template <class T>
+  void reduce(std::span<T> values, comm::Reduction reduction) {
+    if (comm_flaw != CommFlaw::sums_from_the_last_rank || reduction != comm::Reduction::sum)
+      return threads_.reduce(values, reduction);
+    std::vector<T> all(values.size() * static_cast<std::size_t>(size()));
     threads_.gather_bytes(std::as_bytes(values), std::as_writable_bytes(std::span(all)));
-    std::ranges::fill(values, 0);
+    std::ranges::fill(values, T{0});
     for (std::size_t at = all.size(); at-- > 0;) values[at % values.size()] += all[at];
   }
-};
+  void broadcast(std::span<std::byte> bytes, int root) {
+    threads_.broadcast(bytes, comm_flaw == CommFlaw::broadcasts_from_rank_zero ? 0 : root);
+  }
+  void gather_bytes(std::span<const std::byte> mine, std::span<std::byte> all) {
+    if (comm_flaw != CommFlaw::gathers_own_bytes) return threads_.gather_bytes(mine, all);
+    for (std::size_t at = 0; at < all.size(); at += mine.size()) std::ranges::copy(mine, all.begin() + at);
+  }
+  void barrier() {
+    if (comm_flaw == CommFlaw::has_no_patience) throw comm::CollectiveError("rank 1 is not there");
+    nameless([&] { threads_.barrier(); });
+  }
 
-/// Sums the contributions first and then adds the sum to the existing value.
-struct AddsTheirSum : OverThreads<AddsTheirSum> {
-  using OverThreads::OverThreads;
+  bool turned = false;
+  comm::Monitor forgotten;
+
+ protected:
+  /// Copies the result of a collective, or what fits into its first message.
+  template <class T>
+  void copy_result(const std::vector<T>& result, bool cut, T* to) {
+    const auto most = static_cast<std::size_t>(threads_.monitor().options.message_bytes) / sizeof(T);
+    std::copy_n(result.begin(), cut ? std::min(result.size(), most) : result.size(), to);
+  }
+  static void nameless(auto call) {
+    try {
+      call();
+    } catch (const comm::CollectiveError&) {
+      if (comm_flaw == CommFlaw::names_nobody) throw comm::CollectiveError("a collective failed");
+      throw;
+    }
+  }
+
+ private:
+  bool in_place(std::span<const comm::Segment<float>> segments) const {
+    for (const comm::Segment<float>& segment : segments)
+      if (segment.local != segment.full + own_begin(segment.counts)) return false;
+    return true;
+  }
+  /// Sums elements [begin, begin + count) of `full` into `to`, in a wrong order of ranks.
   template <class Wire>
-  Request reduce_scatter(std::span<const comm::Segment<float>> segments, Write write) {
-    if (write == Write::overwrite) return threads_.reduce_scatter<Wire>(segments, write);
+  void sum(const comm::Segment<float>& segment, std::int64_t begin, std::int64_t count, Write write, float* to) {
+    const std::int64_t each = total(segment.counts);
+    const std::vector<std::int64_t> counts(static_cast<std::size_t>(size()), each);
+    std::vector<float> all(static_cast<std::size_t>(each * size()));
+    const comm::Segment<float> whole{segment.full, all.data(), counts};
+    threads_.all_gather(std::span(&whole, 1)).wait();
+    for (std::int64_t i = 0; i < count; ++i) {
+      float sum = write == Write::accumulate ? to[i] : 0.0f;
+      for (int step = 1; step <= size(); ++step) {
+        const int peer = comm_flaw == CommFlaw::keeps_its_own_order ? (rank() + step) % size() : size() - step;
+        sum += static_cast<float>(Wire(all[static_cast<std::size_t>(peer * each + begin + i)]));
+      }
+      to[i] = sum;
+    }
+  }
+  template <class Wire>
+  Request add_sums(std::span<const comm::Segment<float>> segments, Write write) {
+    if (write == Write::overwrite) return threads_.template reduce_scatter<Wire>(segments, write);
     for (const comm::Segment<float>& segment : segments) {
       std::vector<float> sum(static_cast<std::size_t>(own_count(segment.counts)));
       const comm::Segment<float> apart{sum.data(), segment.full, segment.counts};
-      threads_.reduce_scatter<Wire>(std::span(&apart, 1), Write::overwrite).wait();
+      threads_.template reduce_scatter<Wire>(std::span(&apart, 1), Write::overwrite).wait();
       std::transform(sum.begin(), sum.end(), segment.local, segment.local, std::plus<>());
     }
     return {};
   }
-};
-
-/// Starts the sums of each rank with the contribution of the next rank, like a ring, and ignores the requested order.
-struct KeepsItsOwnOrder : OverThreads<KeepsItsOwnOrder> {
-  using OverThreads::OverThreads;
   template <class Wire>
-  Request reduce_scatter(std::span<const comm::Segment<float>> segments, Write write, comm::Contributions = {},
-                         comm::SumOrder = {}) {
-    for (const comm::Segment<float>& segment : segments)
-      each_sum(segment, own_begin(segment.counts), own_count(segment.counts), [&](std::int64_t i, const auto& values) {
-        float sum = write == Write::accumulate ? segment.local[i] : 0.0f;
-        for (int step = 1; step <= size(); ++step)
-          sum += static_cast<float>(Wire(values[static_cast<std::size_t>((rank() + step) % size())]));
-        segment.local[i] = sum;
-      });
-    return {};
-  }
-};
-
-/// A rank that contributes nothing receives nothing.
-struct DropsEmptyPieces : OverThreads<DropsEmptyPieces> {
-  using OverThreads::OverThreads;
-  template <class T>
-  Request all_gather(std::span<const comm::Segment<T>> segments) {
-    const auto results = gathered(segments);
-    for (const auto& [segment, result] : ranges::views::zip(segments, results))
-      if (own_count(segment.counts) > 0) std::ranges::copy(result, segment.full);
-    return {};
-  }
-};
-
-/// Moves only the first segment of a list.
-struct MovesOneSegment : OverThreads<MovesOneSegment> {
-  using OverThreads::OverThreads;
-  template <class T>
-  Request all_gather(std::span<const comm::Segment<T>> segments) {
-    return threads_.all_gather(segments.first(std::min<std::size_t>(segments.size(), 1)));
-  }
-};
-
-/// Sends an in-place piece from the beginning of `full` instead of its offset.
-struct MislaysPiecesInPlace : OverThreads<MislaysPiecesInPlace> {
-  using OverThreads::OverThreads;
-  template <class T>
-  Request all_gather(std::span<const comm::Segment<T>> segments) {
-    std::vector<comm::Segment<T>> mislaid(segments.begin(), segments.end());
-    for (comm::Segment<T>& segment : mislaid)
-      if (segment.local == segment.full + own_begin(segment.counts)) segment.local = segment.full;
-    const auto results = gathered(std::span<const comm::Segment<T>>(mislaid));
-    for (const auto& [segment, result] : ranges::views::zip(segments, results)) std::ranges::copy(result, segment.full);
-    return {};
-  }
-};
-
-/// Never accumulates: sums always overwrite.
-struct NeverAccumulates : OverThreads<NeverAccumulates> {
-  using OverThreads::OverThreads;
-  template <class Wire>
-  Request reduce_scatter(std::span<const comm::Segment<float>> segments, Write) {
-    return threads_.reduce_scatter<Wire>(segments, Write::overwrite);
-  }
-};
-
-/// Implements reduce_scatter by all_reduce if segments are in place.
-struct SumsAllOfFull : OverThreads<SumsAllOfFull> {
-  using OverThreads::OverThreads;
-  template <class Wire>
-  Request reduce_scatter(std::span<const comm::Segment<float>> segments, Write write) {
-    for (const comm::Segment<float>& segment : segments)
-      if (segment.local != segment.full + own_begin(segment.counts))
-        return threads_.reduce_scatter<Wire>(segments, write);
-    return threads_.all_reduce<Wire>(segments);
-  }
-};
-
-/// all_reduce only does the reduce-scatter and omits the all-gather.
-struct ForgetsToGatherSums : OverThreads<ForgetsToGatherSums> {
-  using OverThreads::OverThreads;
-  template <class Wire>
-  Request all_reduce(std::span<const comm::Segment<float>> segments) {
-    return threads_.reduce_scatter<Wire>(segments, Write::overwrite);
-  }
-};
-
-/// Sums only as many elements as fit into its scratch.
-struct StopsAtItsScratch : OverThreads<StopsAtItsScratch> {
-  using OverThreads::OverThreads;
-  template <class Wire>
-  Request reduce_scatter(std::span<const comm::Segment<float>> segments, Write write) {
+  Request sum_within_scratch(std::span<const comm::Segment<float>> segments, Write write) {
     constexpr std::int64_t most = 1 << 18;
     std::vector<std::vector<float>> kept;
     for (const comm::Segment<float>& segment : segments)
       kept.emplace_back(segment.local, segment.local + own_count(segment.counts));
-    threads_.reduce_scatter<Wire>(segments, write).wait();
-    for (const auto& [segment, before] : ranges::views::zip(segments, kept))
-      if (own_count(segment.counts) > most) std::copy(before.begin() + most, before.end(), segment.local + most);
+    threads_.template reduce_scatter<Wire>(segments, write).wait();
+    for (std::size_t i = 0; i < kept.size(); ++i)
+      if (std::ssize(kept[i]) > most) std::copy(kept[i].begin() + most, kept[i].end(), segments[i].local + most);
     return {};
   }
 };
 
-struct BroadcastsFromRankZero : OverThreads<BroadcastsFromRankZero> {
-  using OverThreads::OverThreads;
-  void broadcast(std::span<std::byte> bytes, int) { threads_.broadcast(bytes, 0); }
+struct Wrong : Flawed<Wrong> {
+  using Flawed::Flawed;
 };
 
-/// Gathers only its own bytes.
-struct GathersOwnBytes : OverThreads<GathersOwnBytes> {
-  using OverThreads::OverThreads;
-  void gather_bytes(std::span<const std::byte> mine, std::span<std::byte> all) { gather_own(mine, all); }
-};
+/// A communicator that also exchanges pieces.
+struct WrongExchanges : Flawed<WrongExchanges> {
+  using Flawed::Flawed;
 
-/// Parts of a split have their ranks in descending order.
-struct TurnsPartsRound : OverThreads<TurnsPartsRound> {
-  using OverThreads::OverThreads;
-  int rank() const { return turned ? size() - 1 - threads_.rank() : threads_.rank(); }
-  TurnsPartsRound split(int color) {
-    TurnsPartsRound part(threads_.split(color));
-    part.turned = true;
-    return part;
-  }
-  bool turned = false;
-};
-
-/// Drops data beyond the first message.
-struct DropsTheRestOfAMessage : OverThreads<DropsTheRestOfAMessage> {
-  using OverThreads::OverThreads;
   template <class T>
-  Request all_gather(std::span<const comm::Segment<T>> segments) {
-    const auto results = gathered(segments);
-    const auto most = static_cast<std::size_t>(monitor().options.message_bytes) / sizeof(T);
-    for (const auto& [segment, result] : ranges::views::zip(segments, results))
-      std::copy_n(result.begin(), std::min(result.size(), most), segment.full);
+  Request all_to_all(std::span<const comm::Exchange<T>> exchanges) {
+    if (comm_flaw == CommFlaw::exchanges_one_tensor)
+      exchanges = exchanges.first(std::min<std::size_t>(exchanges.size(), 1));
+    const bool late = comm_flaw == CommFlaw::exchanges_when_it_is_too_late;
+    const bool drops_silent = comm_flaw == CommFlaw::drops_pieces_of_the_silent;
+    const bool cuts = comm_flaw == CommFlaw::drops_the_rest_of_a_message;
+    if (comm_flaw == CommFlaw::names_nobody) {
+      nameless([&] { threads_.all_to_all(exchanges).wait(); });
+      return {};
+    }
+    if (!late && !drops_silent && !cuts) return threads_.all_to_all(exchanges);
+    const auto results = exchanged(exchanges);
+    for (std::size_t i = 0; i < results.size() && !late; ++i)
+      if (!drops_silent || total(exchanges[i].send_counts) > 0) copy_result(results[i], cuts, exchanges[i].receive);
     return {};
-  }
-};
-
-/// Returns a monitor that is reset in every call.
-struct ForgetsItsMonitor : OverThreads<ForgetsItsMonitor> {
-  using OverThreads::OverThreads;
-  comm::Monitor& monitor() {
-    forgotten_.options = threads_.monitor().options;
-    forgotten_.options.before = nullptr;
-    return forgotten_;
   }
 
  private:
-  comm::Monitor forgotten_;
-};
-
-/// Errors do not report the failed rank.
-struct NamesNobody : OverThreads<NamesNobody> {
-  using OverThreads::OverThreads;
-  void barrier() {
-    nameless([&] { threads_.barrier(); });
-  }
-};
-
-/// `run` reports success although a rank failed.
-struct ReportsNoFailure : OverThreads<ReportsNoFailure> {
-  using OverThreads::OverThreads;
-  template <class F>
-  static int run(int ranks, const comm::Options& options, F f) {
-    try {
-      return OverThreads::run(ranks, options, f);
-    } catch (const std::exception&) {
-      return 0;
+  /// Returns the results of an all_to_all in separate buffers instead of in each `receive`.
+  template <class T>
+  std::vector<std::vector<T>> exchanged(std::span<const comm::Exchange<T>> exchanges) {
+    std::vector<std::vector<T>> results;
+    std::vector<comm::Exchange<T>> apart(exchanges.begin(), exchanges.end());
+    for (comm::Exchange<T>& exchange : apart) {
+      const std::int64_t count = total(exchange.receive_counts);
+      exchange.receive = results.emplace_back(static_cast<std::size_t>(count + 1)).data();  // never without an address
     }
+    threads_.all_to_all(std::span<const comm::Exchange<T>>(apart)).wait();
+    for (std::vector<T>& result : results) result.pop_back();
+    return results;
   }
-};
-
-/// `run` starts one rank for any requested number.
-struct RunsOneRank : OverThreads<RunsOneRank> {
-  using OverThreads::OverThreads;
-  template <class F>
-  static int run(int, const comm::Options& options, F f) {
-    return OverThreads::run(1, options, f);
-  }
-};
-
-struct RunsNothing : OverThreads<RunsNothing> {
-  using OverThreads::OverThreads;
-  template <class F>
-  static int run(int, const comm::Options&, F) {
-    return 0;
-  }
-};
-
-/// Fails immediately if a rank is missing instead of waiting for the deadline.
-struct HasNoPatience : OverThreads<HasNoPatience> {
-  using OverThreads::OverThreads;
-  void barrier() { throw comm::CollectiveError("rank 1 is not there"); }
 };
 
 }  // namespace fsdp::testing

@@ -104,20 +104,19 @@ ShardedSettings<optim::Sgd> foreign_settings(int micro_batches) {
 }
 
 /// Calls train(sharded, rank, result) on every rank. `train` returns the losses of the steps that it runs, and may add
-/// to the result of rank 0. Returns losses, weights and bytes. Calls units() again for the plan, and expects the same
-/// units. Rethrows the error of the first rank that failed.
-template <class Units, class Strategy, class Optimizer, class Train>
-RunResult run_sharded(int ranks, Units units, const Strategy& strategy, const ShardedSettings<Optimizer>& settings,
-                      Train train) {
+/// to the result of rank 0. Returns losses, weights and bytes. Rethrows the error of the first rank that failed.
+template <class Strategy, class Optimizer, class Train>
+RunResult run_sharded(int ranks, const std::vector<Unit>& units, const Strategy& strategy,
+                      const ShardedSettings<Optimizer>& settings, Train train) {
   using Tested = LoopSharded<Strategy, Optimizer>;
   RunResult result(ranks);
   comm::Threads<>::run(ranks, {.checks = true, .record = true}, [&](comm::Threads<>& communicator) {
     const int rank = communicator.rank();
-    Tested sharded(communicator, units(), strategy, settings);
+    Tested sharded(communicator, units, strategy, settings);
     sharded.initialize(3);
     const std::vector<double> losses = train(sharded, rank, result);
     sharded.module().synchronize();
-    result.planned[static_cast<std::size_t>(rank)] = Tested::plan(ranks, rank, units(), strategy, settings).bytes;
+    result.planned[static_cast<std::size_t>(rank)] = Tested::plan(ranks, rank, units, strategy, settings).bytes;
     result.taken[static_cast<std::size_t>(rank)] = sharded.held().bytes;
     TensorsByName weights;
     sharded.with_full({"*"}, [&](const Parameter& parameter, Tensor<const float> values) {
@@ -166,8 +165,7 @@ RunResult run_foreign(const ForeignRun<Strategy>& run) {
     }
     return losses;
   };
-  return detail::run_sharded(
-      run.ranks, [] { return Loop::units(); }, run.strategy, settings, train);
+  return detail::run_sharded(run.ranks, Loop::units(), run.strategy, settings, train);
 }
 
 }  // namespace fsdp::testing

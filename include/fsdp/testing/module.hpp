@@ -65,25 +65,25 @@ std::vector<nn::Parameter> module_parameters(const SizesOf<Tested>& sizes) {
 /// of the largest one, such as a query's gradient with a single key, are only rounding errors of larger gradients, and
 /// are compared on that scale. Throws Failed if they do not.
 template <class Tested>
-void expect_same_outcome(std::string_view asked, const auto& how, const ModuleOutcome& found,
-                         const ModuleOutcome& expected, double bound, const std::string& more = "") {
+void expect_same_outcome(std::string_view asked, std::string_view where, const SizesOf<Tested>& sizes,
+                         const ModuleOutcome& found, const ModuleOutcome& expected, double bound) {
   double largest = 0;
   for (const Numbers& gradient : expected.gradients) largest = std::max(largest, norm_of(gradient));
   const auto expect = [&](const std::string& which, const Numbers& a, const Numbers& b) {
     const double error = relative_error(a, b, 2e-3 * largest);
     if (!std::isfinite(error))
-      stop(asked, how.in_words() + more, which,
+      stop(asked, where, which,
            " holds numbers that are not finite: memory was read that nobody had written (it holds NaN here), or the "
            "values overflow");
     if (error > bound)
-      stop(asked, how.in_words() + more, which, " differs by ", in_words(error), " of its norm; at most ",
-           in_words(bound), " is rounding");
+      stop(asked, where, which, " differs by ", in_words(error), " of its norm; at most ", in_words(bound),
+           " is rounding");
   };
   for (std::size_t i = 0; i < expected.y.size(); ++i) {
     expect("y", found.y[i], expected.y[i]);
     expect("dx", found.dx[i], expected.dx[i]);
   }
-  const auto parameters = module_parameters<Tested>(how.sizes);
+  const auto parameters = module_parameters<Tested>(sizes);
   for (std::size_t i = 0; i < expected.gradients.size(); ++i)
     expect(message("the gradient of ", parameters[i].name), found.gradients[i], expected.gradients[i]);
 }
@@ -204,7 +204,8 @@ void check_module_adds() {
     ModuleOutcome expected{
         .y = {first.y[0], second.y[0]}, .dx = {first.dx[0], second.dx[0]}, .gradients = first.gradients};
     add_to(expected.gradients, second.gradients);
-    detail::expect_same_outcome<Tested>(asked, how, run_module<Tested, Fp32>(how, {10, 20}), expected, 2e-5);
+    detail::expect_same_outcome<Tested>(asked, how.in_words(), sizes, run_module<Tested, Fp32>(how, {10, 20}), expected,
+                                        2e-5);
   });
 }
 
@@ -221,8 +222,8 @@ void check_module_tilings() {
       for (const Placing placing : {Placing::adjacent, Placing::padded}) {
         const ModuleCase<Tested> how{
             .sizes = sizes, .tiling = policy, .placing = placing, .threads = placing == Placing::padded ? 2 : 1};
-        detail::expect_same_outcome<Tested>(asked, how, run_module<Tested, Precision>(how, {10, 20}), expected,
-                                            std::is_same_v<Precision, Fp32> ? 3e-5 : 3e-2);
+        detail::expect_same_outcome<Tested>(asked, how.in_words(), sizes, run_module<Tested, Precision>(how, {10, 20}),
+                                            expected, std::is_same_v<Precision, Fp32> ? 3e-5 : 3e-2);
       }
   });
 }
@@ -234,7 +235,8 @@ void check_module_in_bf16() {
   detail::each_size<Tested>([&](const auto& sizes) {
     const ModuleCase<Tested> how{.sizes = sizes};
     const ModuleOutcome expected = run_module<Tested, Fp32>(how, {10});
-    detail::expect_same_outcome<Tested>(asked, how, run_module<Tested, Bf16Mixed>(how, {10}), expected, 8e-2);
+    detail::expect_same_outcome<Tested>(asked, how.in_words(), sizes, run_module<Tested, Bf16Mixed>(how, {10}),
+                                        expected, 8e-2);
   });
 }
 
@@ -290,12 +292,12 @@ void check_module_stages() {
         for (int ranks = 1; ranks <= std::min<std::int64_t>(count, sizes.tokens()); ++ranks) {
           if (shares % count != 0 || count % ranks != 0) continue;
           const Sharing sharing{.ranks = ranks, .parts = count / ranks};
-          const std::string more = ", " + sharing.in_words();
-          const ModuleOutcome found = outcome_or_stop(how.in_words() + more, [&](bool& good) {
+          const std::string where = message(how.in_words(), ", ", sharing.in_words());
+          const ModuleOutcome found = outcome_or_stop(where, [&](bool& good) {
             Run run(how);
-            return staged_outcome_of(run, sharing, how.in_words() + more, {10, 20}, good);
+            return staged_outcome_of(run, sharing, where, {10, 20}, good);
           });
-          detail::expect_same_outcome<Tested>(asked, how, found, expected, 3e-5, more);
+          detail::expect_same_outcome<Tested>(asked, where, sizes, found, expected, 3e-5);
         }
     });
   } else {

@@ -119,29 +119,24 @@ inline void check_optimizer_offloads(const AnyOptimizer& optimizer, double lr = 
 template <class Tested>
 class OptimizerSuite : public ::testing::Test {
  protected:
+  using Optimizer = typename decltype(detail::optimizers_of<Tested>())::value_type;
+  static_assert(optim::check_optimizer<Optimizer>());
+
   /// Calls check(optimizer) for each of the optimizers.
-  static void each(auto check) {
-    for (const auto& optimizer : detail::optimizers_of<Tested>()) {
-      static_assert(optim::check_optimizer<std::remove_cvref_t<decltype(optimizer)>>());
-      const ::testing::ScopedTrace trace(__FILE__, __LINE__, std::string(optimizer.name()));
-      check(optimizer);
-    }
-  }
+  static void each(void (*check)(const Optimizer&)) { each_value("optimizer", detail::optimizers_of<Tested>(), check); }
   /// Calls `check` with each optimizer of the suite and its learning rate.
   static void each_over_ranks(void (*check)(const AnyOptimizer&, double lr)) {
-    each([&](const auto& optimizer) { check(AnyOptimizer(optimizer), detail::lr_of<Tested>()); });
+    each_value("optimizer", detail::optimizers_of<Tested>(),
+               [&](const Optimizer& optimizer) { check(AnyOptimizer(optimizer), detail::lr_of<Tested>()); });
   }
 };
 
-FSDP_SUITE(OptimizerSuite,
-           (NamesItselfAndItsStates, this->each([](const auto& optimizer) { check_optimizer_names(optimizer); })),
-           (StepsItsPieceAlone, this->each([](const auto& optimizer) {
-             check_optimizer_steps<float>(optimizer), check_optimizer_steps<bf16>(optimizer);
-           })),
-           (StepsPiecesAsTheWhole, this->each([](const auto& optimizer) { check_optimizer_cuts(optimizer); })),
-           (ScalesItsGradient, this->each([](const auto& optimizer) { check_optimizer_scale(optimizer); })),
-           (IsCountedByDryRuns, this->each([](const auto& optimizer) { check_optimizer_counts(optimizer); })),
-           (IsReplayedByGraphs, this->each([](const auto& optimizer) { check_optimizer_replays(optimizer); })),
+FSDP_SUITE(OptimizerSuite, (NamesItselfAndItsStates, this->each(check_optimizer_names)),
+           (StepsItsPieceAlone, this->each(check_optimizer_steps<float>), this->each(check_optimizer_steps<bf16>)),
+           (StepsPiecesAsTheWhole, this->each(check_optimizer_cuts)),
+           (ScalesItsGradient, this->each(check_optimizer_scale)),
+           (IsCountedByDryRuns, this->each(check_optimizer_counts)),
+           (IsReplayedByGraphs, this->each(check_optimizer_replays)),
            (StepsShardsAsTheWhole, this->each_over_ranks(check_optimizer_on_shards)),
            (Learns, this->each_over_ranks(check_optimizer_learns)),
            (GoesOnFromACheckpoint, this->each_over_ranks(check_optimizer_resumes)),

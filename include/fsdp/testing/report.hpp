@@ -23,6 +23,7 @@
 
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/has_member.hpp>
+#include <tessera/fsdp/core/policy_text.hpp>
 
 namespace fsdp::testing {
 
@@ -141,6 +142,21 @@ bool report_errors(std::string_view asked, const Where& where, auto part, std::s
     return true;
   } catch (const std::exception& error) {
     return fail(asked, where, ended, error.what());
+  }
+}
+
+/// Calls check(value) for each value of a suite's parameter; `kind` is "policy", for example.
+template <class Value>
+void each_value(std::string_view kind, const std::vector<Value>& values, auto check) {
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    std::string text;
+    if constexpr (requires { std::string_view(values[i].name()); })
+      text = values[i].name();
+    else
+      text = policy_text(values[i]);
+    const ::testing::ScopedTrace trace(__FILE__, __LINE__,
+                                       message(kind, " ", i + 1, " of ", values.size(), ", ", text));
+    check(values[i]);
   }
 }
 

@@ -14,14 +14,16 @@
 
 #include <algorithm>
 #include <exception>
+#include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
 
 #include <tessera/comm/simulated.hpp>
-#include <tessera/fsdp/core/policy_text.hpp>
+#include <tessera/fsdp/core/function_ref.hpp>
 #include <tessera/fsdp/device/meta.hpp>
 #include <tessera/fsdp/module/sharded_module.hpp>
 #include <tessera/fsdp/optim/optimizer.hpp>
@@ -57,34 +59,50 @@ int ranks_per_group(const Strategy& strategy) {
   return 0;
 }
 
-bool takes_ranks(const auto& strategy, int ranks) {
-  const int group = ranks_per_group(strategy);
-  return group <= 0 || ranks % group == 0;  // other numbers of ranks are rejected by the run
+/// Removes the cases whose numbers of ranks `group`, the ranks of a strategy's groups, does not divide.
+inline std::vector<StrategyCase> cases_of(int group, std::vector<StrategyCase> cases) {
+  // The run itself rejects a negative number.
+  std::erase_if(cases, [&](const StrategyCase& how) { return group > 0 && how.ranks % group != 0; });
+  return cases;
 }
+
+/// AdamW or SGD, as one type, so that a strategy's stack is compiled once for both.
+struct CaseOptimizer {
+  bool adamw = true;
+
+  static constexpr std::string_view name() { return "adamw or sgd"; }
+  static constexpr optim::Grain grain() { return optim::Grain::elements; }
+  static constexpr bool reads_decay = true;
+  std::span<const std::string_view> states(const Parameter& parameter) const {
+    return adamw ? optim::AdamW{}.states(parameter) : optim::Sgd{}.states(parameter);
+  }
+  void update(auto& stream, const optim::Update<float>& piece, Tensor<const device::StepDecision> decision) const {
+    adamw ? optim::AdamW{}.update(stream, piece, decision) : optim::Sgd{}.update(stream, piece, decision);
+  }
+  static void visit(auto& self, auto&& visitor) { visitor("adamw", self.adamw, "whether it is AdamW"); }
+};
 
 /// Trains by AdamW, or by SGD if sums may differ in their last bits: AdamW divides a gradient by its magnitude, so that
 /// elements with a small gradient would differ by much more (by 1e-4, compared with 5e-7 for SGD).
 RunResult train_case(const auto& strategy, const StrategyCase& how, bool to_the_bit = true) {
-  return to_the_bit ? train_loop(strategy, how, optim::AdamW{}, 1e-2) : train_loop(strategy, how, optim::Sgd{}, 0.1);
+  return train_loop(strategy, how, CaseOptimizer{to_the_bit}, to_the_bit ? 1e-2 : 0.1);
 }
 
-/// Calls expect(case), which trains, for every case until one fails. An error of a run is a failure.
-void check_runs(std::string_view asked, const auto& strategy, auto expect) {
-  int tried = 0;
-  for (const StrategyCase& how : strategy_cases()) {
-    if (!takes_ranks(strategy, how.ranks)) continue;
-    ++tried;
-    const auto run = [&] { return expect(how); };
-    if (!report_errors(asked, how, run, ended_with_error)) return;
-  }
-  if (tried == 0) fail(asked, "1 to 4 ranks", "ranks_per_group() divides none of them");
+/// Calls expect(case), which trains, for every case until one fails. An error of a run is a failure. `group`: the ranks
+/// of the strategy's groups, or 0.
+inline void check_runs(std::string_view asked, int group, FunctionRef<bool(const StrategyCase&)> expect) {
+  const std::vector<StrategyCase> cases = cases_of(group, strategy_cases());
+  for (const StrategyCase& how : cases)
+    if (!report_errors(
+            asked, how, [&] { return expect(how); }, ended_with_error))
+      return;
+  if (cases.empty()) fail(asked, "1 to 4 ranks", "ranks_per_group() divides none of them");
 }
 
-std::vector<StrategyCase> list_cases(const auto& strategy) {
+inline std::vector<StrategyCase> list_cases(int group) {
   std::vector<StrategyCase> cases = strategy_cases();
   for (const int micro_batches : {1, 2, 3}) cases.push_back({.ranks = 8, .micro_batches = micro_batches});
-  std::erase_if(cases, [&](const StrategyCase& how) { return !takes_ranks(strategy, how.ranks); });
-  return cases;
+  return cases_of(group, std::move(cases));
 }
 
 /// Returns the placed schedules of the passes of a purpose, from a dry run. Throws if a schedule is invalid.
@@ -120,7 +138,7 @@ bool has_valid_schedules(const auto& strategy) {
     return schedule_error(strategy, how, Purpose::train).empty() &&
            schedule_error(strategy, how, Purpose::generate).empty();
   };
-  return std::ranges::all_of(list_cases(strategy), sound);
+  return std::ranges::all_of(list_cases(ranks_per_group(strategy)), sound);
 }
 
 }  // namespace detail
@@ -132,7 +150,7 @@ void check_strategy_lists(const Strategy& strategy) {
   constexpr std::string_view asked =
       "every list of the strategy passes sharding::check: weights are there when they are used, every gradient is "
       "reduced exactly once, no slot has two holders";
-  for (const StrategyCase& how : detail::list_cases(strategy))
+  for (const StrategyCase& how : detail::list_cases(detail::ranks_per_group(strategy)))
     for (const Purpose purpose : {Purpose::train, Purpose::generate}) {
       const std::string where =
           message(how.in_words(), purpose == Purpose::train ? ", lists of training and evaluation" : ", of generation");
@@ -147,8 +165,9 @@ void check_strategy_lists(const Strategy& strategy) {
 
 /// Checks that losses and weights equal those of Replicated.
 void check_strategy_trains(const auto& strategy) {
-  const bool one_axis = detail::ranks_per_group(strategy) == 0;
-  detail::check_runs("training ends without an error", strategy, [&](const StrategyCase& how) {
+  const int group = detail::ranks_per_group(strategy);
+  const bool one_axis = group == 0;
+  detail::check_runs("training ends without an error", group, [&](const StrategyCase& how) {
     const bool same_order = one_axis && how.micro_batches == 1;
     const RunResult found = detail::train_case(strategy, how, same_order);
     const RunResult expected = detail::train_case(Replicated{}, how, same_order);
@@ -164,7 +183,7 @@ void check_strategy_trains(const auto& strategy) {
 
 /// Checks that every rank uses the planned bytes.
 void check_strategy_memory(const auto& strategy) {
-  detail::check_runs(takes_planned_bytes, strategy, [&](const StrategyCase& how) {
+  detail::check_runs(takes_planned_bytes, detail::ranks_per_group(strategy), [&](const StrategyCase& how) {
     return expect_planned_bytes(how, detail::train_case(strategy, how));
   });
 }
@@ -174,10 +193,10 @@ void check_strategy_collectives(const auto& strategy) {
   constexpr std::string_view asked =
       "a step starts one collective for every gather and every reduction of its list, and no other for weights and "
       "gradients";
-  detail::check_runs(asked, strategy, [&](const StrategyCase& how) {
+  const int group = detail::ranks_per_group(strategy);
+  detail::check_runs(asked, group, [&](const StrategyCase& how) {
     const RunResult found = detail::train_case(strategy, how);
-    // An axis of one rank does not communicate.
-    if (how.ranks == 1 || detail::ranks_per_group(strategy) != 0) return true;
+    if (how.ranks == 1 || group != 0) return true;  // an axis of one rank does not communicate
     return expect_value(asked, how, "the number of gathers", found.gathered, found.gathers) &&
            expect_value(asked, how, "the number of reductions", found.reduced, found.reductions);
   });
@@ -187,27 +206,22 @@ void check_strategy_collectives(const auto& strategy) {
 template <class Tested>
 class StrategySuite : public ::testing::Test {
  protected:
+  using Strategy = typename decltype(detail::strategies_of<Tested>())::value_type;
+
   /// Calls check(strategy) for each of the strategies.
-  static void each(auto check) {
-    for (const auto& strategy : detail::strategies_of<Tested>()) {
-      const ::testing::ScopedTrace trace(__FILE__, __LINE__, policy_text(strategy));
-      check(strategy);
-    }
-  }
+  static void each(void (*check)(const Strategy&)) { each_value("strategy", detail::strategies_of<Tested>(), check); }
   /// Calls `check` with each strategy whose schedules and layouts are valid.
-  static void each_valid(auto check) {
-    each([&](const auto& strategy) {
+  static void each_valid(void (*check)(const Strategy&)) {
+    each_value("strategy", detail::strategies_of<Tested>(), [&](const Strategy& strategy) {
       if (!detail::has_valid_schedules(strategy)) GTEST_SKIP() << "not run: MakesSoundLists says what is wrong";
       check(strategy);
     });
   }
 };
 
-FSDP_SUITE(StrategySuite, (MakesSoundLists, this->each([](const auto& strategy) { check_strategy_lists(strategy); })),
-           (TrainsAsReplicatedDoes, this->each_valid([](const auto& strategy) { check_strategy_trains(strategy); })),
-           (TakesTheBytesThatWerePlanned,
-            this->each_valid([](const auto& strategy) { check_strategy_memory(strategy); })),
-           (SendsWhatItsListSays,
-            this->each_valid([](const auto& strategy) { check_strategy_collectives(strategy); })));
+FSDP_SUITE(StrategySuite, (MakesSoundLists, this->each(check_strategy_lists)),
+           (TrainsAsReplicatedDoes, this->each_valid(check_strategy_trains)),
+           (TakesTheBytesThatWerePlanned, this->each_valid(check_strategy_memory)),
+           (SendsWhatItsListSays, this->each_valid(check_strategy_collectives)));
 
 }  // namespace fsdp::testing

@@ -143,6 +143,19 @@ struct StrategyNet {
   }
 };
 
+/// Sets the numbers of gathers and reductions of a schedule, and that none was recorded yet.
+inline void count_tasks(const sharding::Schedule& schedule, RunResult& run) {
+  run.gathers = std::ranges::count(schedule, sharding::Action::gather, &sharding::Task::action);
+  run.reductions = std::ranges::count(schedule, sharding::Action::reduce, &sharding::Task::action);
+  run.gathered = run.reduced = 0;
+}
+/// Adds the recorded collectives of one axis.
+inline void count_collectives(const std::vector<comm::Record>& records, RunResult& run) {
+  const auto what = [](const comm::Record& record) { return std::string_view(record.label.what); };
+  run.gathered += std::ranges::count(records, "weights", what);
+  run.reduced += std::ranges::count(records, "gradients", what);
+}
+
 }  // namespace detail
 
 /// Trains for four steps, evaluates, and counts collectives. Rethrows the error of the first rank that failed.
@@ -156,16 +169,6 @@ RunResult train_loop(const Strategy& strategy, const StrategyCase& how, const Op
   const auto train = [&](auto& sharded, int rank, RunResult& run) {
     const int first = rank * how.micro_batches, pieces = how.ranks * how.micro_batches;
     auto& module = sharded.module();
-    const auto recorded = [&](std::string_view what) {  // collectives with this label, on all axes
-      std::int64_t count = 0;
-      for (auto* axis : module.communicators())
-        count += std::ranges::count(axis->monitor().records, what,
-                                    [](const comm::Record& record) { return std::string_view(record.label.what); });
-      return count;
-    };
-    const auto in_schedule = [&](sharding::Action action) {
-      return std::ranges::count(module.schedule(sharding::Pass::train), action, &sharding::Task::action);
-    };
     std::vector<double> losses;
     for (int step = 0; step < 4; ++step) {
       for (auto* axis : module.communicators()) axis->monitor().records.clear();
@@ -174,10 +177,8 @@ RunResult train_loop(const Strategy& strategy, const StrategyCase& how, const Op
       for (int m = 0; m < how.micro_batches; ++m) loss += Net::compute(pass, first + m, pieces, true);
       pass.finish();
       if (rank == 0) {
-        run.gathered = recorded("weights");
-        run.reduced = recorded("gradients");
-        run.gathers = in_schedule(sharding::Action::gather);
-        run.reductions = in_schedule(sharding::Action::reduce);
+        detail::count_tasks(module.schedule(sharding::Pass::train), run);
+        for (auto* axis : module.communicators()) detail::count_collectives(axis->monitor().records, run);
       }
       losses.push_back(sharded.step(loss, {.lr = lr}).loss);
     }
@@ -186,8 +187,7 @@ RunResult train_loop(const Strategy& strategy, const StrategyCase& how, const Op
     pass.finish();
     return losses;
   };
-  return detail::run_sharded(
-      how.ranks, [&] { return Net::units(how.tied); }, strategy, settings, train);
+  return detail::run_sharded(how.ranks, Net::units(how.tied), strategy, settings, train);
 }
 
 }  // namespace fsdp::testing

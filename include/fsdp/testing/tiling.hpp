@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <sstream>
 #include <string>
@@ -20,7 +21,6 @@
 #include <gtest/gtest.h>
 
 #include <tessera/fsdp/core/error.hpp>
-#include <tessera/fsdp/core/policy_text.hpp>
 #include <tessera/fsdp/nn/swiglu_mlp.hpp>
 #include <tessera/fsdp/testing/module.hpp>
 #include <tessera/fsdp/testing/report.hpp>
@@ -212,20 +212,20 @@ void check_tiling_gradients(const Policy& policy) {
   constexpr std::string_view asked =
       "an MLP that is cut by the policy gives y, dx and the gradients of the untiled one";
   for (const ModuleSizes& sizes : {ModuleSizes{1, 1, 12}, ModuleSizes{1, 7, 12}, ModuleSizes{2, 65, 24}}) {
-    const ModuleCase<detail::MlpInTiles, Policy> how{.sizes = sizes, .tiling = policy};
+    const std::string where = TiledModuleCase<ModuleSizes, Policy>{.sizes = sizes, .tiling = policy}.in_words();
     try {
       const ModuleOutcome expected = run_module<detail::MlpInTiles, Fp32>({.sizes = sizes}, {10, 20});
       bool good = true;
-      ModuleRun<device::Cpu, detail::MlpInTiles, Fp32, Policy> run(how);
-      const ModuleOutcome found = outcome_of(run, how.in_words(), {10, 20}, good);
+      ModuleRun<device::Cpu, detail::MlpInTiles, Fp32> run({.sizes = sizes}, std::make_shared<nn::TilePlans>(policy));
+      const ModuleOutcome found = outcome_of(run, where, {10, 20}, good);
       if (!good) return;
-      detail::expect_same_outcome<detail::MlpInTiles>(asked, how, found, expected, 3e-5);
+      detail::expect_same_outcome<detail::MlpInTiles>(asked, where, sizes, found, expected, 3e-5);
     } catch (const Failed&) {
       return;
     } catch (const std::exception& error) {
       const auto problem = detail::MlpInTiles::make<nn::Local<device::Cpu, Fp32>>(sizes).problem(sizes.tokens());
       const bool refuses = dynamic_cast<const InputError*>(&error) && !plan_unless_refused(policy, problem);
-      if (!refuses) return void(fail(asked, how, "an error: ", error.what()));
+      if (!refuses) return void(fail(asked, where, "an error: ", error.what()));
     }
   }
 }
@@ -234,24 +234,18 @@ void check_tiling_gradients(const Policy& policy) {
 template <class Tested>
 class TilingSuite : public ::testing::Test {
  protected:
+  using Policy = typename decltype(detail::policies_of<Tested>())::value_type;
+
   /// Calls check(policy) for each of the policies.
-  static void each(auto check) {
-    const auto policies = detail::policies_of<Tested>();
-    for (std::size_t i = 0; i < policies.size(); ++i) {
-      const ::testing::ScopedTrace trace(
-          __FILE__, __LINE__, message("policy ", i + 1, " of ", policies.size(), ", ", policy_text(policies[i])));
-      check(policies[i]);
-    }
-  }
+  static void each(void (*check)(const Policy&)) { each_value("policy", detail::policies_of<Tested>(), check); }
 };
 
-FSDP_SUITE(TilingSuite,
-           (CoversEveryTokenOnceAndInOrder, this->each([](const auto& policy) { check_tiling_covers(policy); })),
-           (SaysWhatItsTilesCost, this->each([](const auto& policy) { check_tiling_prices(policy); })),
-           (KeepsTheLimitsOfTheProblem, this->each([](const auto& policy) { check_tiling_limits(policy); })),
-           (TakesNoMoreBytesThanUntiled, this->each([](const auto& policy) { check_tiling_saves(policy); })),
-           (IsAPureFunction, this->each([](const auto& policy) { check_tiling_is_pure(policy); })),
-           (CutsNothingIntoNoTile, this->each([](const auto& policy) { check_tiling_of_nothing(policy); })),
-           (ChangesNoGradient, this->each([](const auto& policy) { check_tiling_gradients(policy); })));
+FSDP_SUITE(TilingSuite, (CoversEveryTokenOnceAndInOrder, this->each(check_tiling_covers)),
+           (SaysWhatItsTilesCost, this->each(check_tiling_prices)),
+           (KeepsTheLimitsOfTheProblem, this->each(check_tiling_limits)),
+           (TakesNoMoreBytesThanUntiled, this->each(check_tiling_saves)),
+           (IsAPureFunction, this->each(check_tiling_is_pure)),
+           (CutsNothingIntoNoTile, this->each(check_tiling_of_nothing)),
+           (ChangesNoGradient, this->each(check_tiling_gradients)));
 
 }  // namespace fsdp::testing
