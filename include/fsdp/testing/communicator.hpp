@@ -15,6 +15,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <exception>
 #include <string>
 #include <type_traits>
@@ -55,36 +56,63 @@ inline std::vector<Case> communicator_cases() {
 inline constexpr const char* run_asked =
     "run(ranks, options, f) calls f(communicator) on as many ranks as it is told; it may leave a case out";
 
-/// Runs one behaviour in one case. Returns the number of ranks of this process on which it ran. An error of a rank is a
-/// failure.
+/// A list of behaviours. A communicator's `run` is compiled once for the whole list.
+template <class... Behaviours>
+struct BehaviourList {
+  /// Returns the place of a behaviour in the list.
+  template <class Behaviour>
+  static constexpr std::size_t place() {
+    std::size_t place = 0;
+    void((... || (std::is_same_v<Behaviour, Behaviours> || (++place, false))));
+    return place;
+  }
+
+  /// Runs behaviour number `which` in one case. Returns the number of ranks of this process on which it ran. An error
+  /// of a rank is a failure.
+  template <class Ranks>
+  static int check(std::size_t which, const Case& how) {
+    constexpr const char* asked[] = {Behaviours::asked...};
+    std::atomic<int> called = 0;
+    const auto check = [which](auto& c) {
+      std::size_t i = 0;
+      ((i++ == which ? Behaviours::check(c) : void()), ...);
+    };
+    try {
+      Ranks::run(how.ranks, how.options, [&](auto& c) {
+        static_assert(comm::check_communicator<std::remove_cvref_t<decltype(c)>>());
+        const ::testing::ScopedTrace trace(__FILE__, __LINE__, how.in_words);
+        ++called;
+        if (!expect_value(run_asked, c, "the number of ranks", int{c.size()}, how.ranks)) return;
+        if (!how.part) return check(c);
+        auto part = comm::split(c, [](int rank) { return rank < 3 ? 0 : 1; });
+        check(part);
+      });
+    } catch (const std::exception& error) {
+      fail(asked[which], how.in_words, "the ranks ended with an error: ", error.what());
+    }
+    return called;
+  }
+  /// Runs behaviour number `which` in all cases, until one fails.
+  template <class Ranks>
+  static void check(std::size_t which) {
+    int called = 0;
+    for (const Case& how : communicator_cases()) {
+      called += check<Ranks>(which, how);
+      if (::testing::Test::HasFailure()) return;
+    }
+    if (called == 0) fail(run_asked, "all cases", "f was called in none of them");
+  }
+};
+
+/// Runs one behaviour in one case, as a list of behaviours does.
 template <class Ranks, class Behaviour>
 int check_behaviour(const Case& how) {
-  std::atomic<int> called = 0;
-  try {
-    Ranks::run(how.ranks, how.options, [&](auto& c) {
-      static_assert(comm::check_communicator<std::remove_cvref_t<decltype(c)>>());
-      const ::testing::ScopedTrace trace(__FILE__, __LINE__, how.in_words);
-      ++called;
-      if (!expect_value(run_asked, c, "the number of ranks", int{c.size()}, how.ranks)) return;
-      if (!how.part) return Behaviour::check(c);
-      auto part = comm::split(c, [](int rank) { return rank < 3 ? 0 : 1; });
-      Behaviour::check(part);
-    });
-  } catch (const std::exception& error) {
-    fail(Behaviour::asked, how.in_words, "the ranks ended with an error: ", error.what());
-  }
-  return called;
+  return BehaviourList<Behaviour>::template check<Ranks>(0, how);
 }
-
 /// Runs one behaviour in all cases, until one fails.
 template <class Ranks, class Behaviour>
 void check_behaviour() {
-  int called = 0;
-  for (const Case& how : communicator_cases()) {
-    called += check_behaviour<Ranks, Behaviour>(how);
-    if (::testing::Test::HasFailure()) return;
-  }
-  if (called == 0) fail(run_asked, "all cases", "f was called in none of them");
+  BehaviourList<Behaviour>::template check<Ranks>(0);
 }
 
 /// The base class of both suites. The parameter may provide a fixture: `using Fixture = ...`.
@@ -101,7 +129,9 @@ struct FixtureOf<Ranks> {
 template <class Ranks>
 class CommunicatorSuite : public FixtureOf<Ranks>::Type {};
 
-#define FSDP_BEHAVIOUR(_, behaviour) , (behaviour, check_behaviour<TypeParam, fsdp::testing::behaviour>())
+using CheckedBehaviours = BehaviourList<FSDP_BEHAVIOURS>;
+#define FSDP_BEHAVIOUR(_, behaviour) \
+  , (behaviour, CheckedBehaviours::check<TypeParam>(CheckedBehaviours::place<fsdp::testing::behaviour>()))
 FSDP_SUITE(CommunicatorSuite FSDP_EACH(FSDP_BEHAVIOUR, , FSDP_BEHAVIOURS));
 #undef FSDP_BEHAVIOUR
 

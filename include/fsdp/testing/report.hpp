@@ -42,9 +42,12 @@ struct Where {
 
 /// Fails the running test with three lines that can be understood without the kit's source; `found` is joined. Returns
 /// false. The expectations below return false on failure and true otherwise.
-bool fail(std::string_view asked, const Where& where, const auto&... found) {
-  ADD_FAILURE() << "asked: " << asked << "\n case: " << where.words << "\nfound: " << message(found...);
+inline bool fail(std::string_view asked, const Where& where, const std::string& found) {
+  ADD_FAILURE() << "asked: " << asked << "\n case: " << where.words << "\nfound: " << found;
   return false;
+}
+bool fail(std::string_view asked, const Where& where, const auto&... found) {
+  return fail(asked, where, message(found...));
 }
 
 /// Thrown after a failure, to end a check.

@@ -12,7 +12,7 @@ namespace {
 thread_local WorkCapture* capturing = nullptr;
 
 /// Guards the captured points for which ranks wait.
-std::mutex mutex;
+std::mutex points_mutex;
 std::condition_variable recorded;
 
 }  // namespace
@@ -54,7 +54,7 @@ QueuedEvent WorkCapture::record(WorkQueue& queue) {
   event.captured_ = std::make_shared<CapturedPoint>();
   event.captured_->clock = part(queue, "an event").clock;
   calls_.push_back({queue.id(), [point = event.captured_](WorkQueue& own, std::size_t) {
-                      const std::lock_guard lock(mutex);
+                      const std::lock_guard lock(points_mutex);
                       point->by_launch.push_back(own.record());
                       recorded.notify_all();
                     }});
@@ -68,7 +68,7 @@ void WorkCapture::wait(WorkQueue& queue, const QueuedEvent& event) {
   Queue& own = queues_.try_emplace(queue.id(), Queue{.name = queue.name(), .clock = {}, .own = {}}).first->second;
   own.clock.join(event.captured_->clock);
   calls_.push_back({queue.id(), [point = event.captured_](WorkQueue& waiting, std::size_t launch) {
-                      std::unique_lock lock(mutex);
+                      std::unique_lock lock(points_mutex);
                       recorded.wait(lock, [&] { return point->by_launch.size() > launch; });
                       const QueuedEvent now = point->by_launch[launch];
                       lock.unlock();
