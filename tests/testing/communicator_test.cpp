@@ -24,16 +24,6 @@ void expect_found(CommFlaw flaw, std::string_view where, std::string_view found)
   expect_sentence(messages, Behaviour::asked, where, found);
   for (const std::string& text : messages) test::expect_parts(text, {"the case of this test"});
 }
-template <class Behaviour>
-void expect_found_in_exchanges(CommFlaw flaw, std::string_view where, std::string_view found) {
-  expect_found<Behaviour, WrongExchanges>(flaw, where, found);
-}
-/// Expects it of communicators whose type is their flaw.
-template <class Ranks, class Behaviour>
-void expect_found_of(std::string_view where, std::string_view found) {
-  expect_found<Behaviour, Ranks>(CommFlaw::none, where, found);
-}
-
 template <class Fault, class Ranks = Wrong>
 void expect_fault_found(CommFlaw flaw, std::string_view where, std::string_view found) {
   expect_sentence(failures_with(comm_flaw, flaw, Fault::template check<Ranks>), Fault::asked, where, found);
@@ -64,18 +54,18 @@ TEST(CommunicatorKit, AcceptsWrappersWithAndWithoutExchanges) {
 
 TEST(CommunicatorKit, FindsWrongExchanges) {
   using enum CommFlaw;
-  expect_found_in_exchanges<ExchangesUnevenAndEmptyPieces>(drops_pieces_of_the_silent, "rank 1 of 4",
-                                                           "element 0 is -1 instead of ");
-  expect_found_in_exchanges<ExchangesSeveralTensorsAsOneCollective>(exchanges_one_tensor, "rank 0 of 4",
-                                                                    "`receive` of exchange 1");
-  expect_found_in_exchanges<ExchangesBesideOtherCollectives>(exchanges_when_it_is_too_late, "rank 0 of 4",
-                                                             "`receive` of the all_to_all of round 0");
-  expect_found_of<LetsGoTooEarly, KeepsExchangedMemoryUntilPeersHaveReadIt>("of 4", "is -2 instead of ");
-  expect_found_in_exchanges<KeepsExchangedMemoryUntilPeersHaveReadIt>(exchanges_when_it_is_too_late, "of 4",
-                                                                      "is -1 instead of ");
-  expect_found_in_exchanges<CutsLongExchanges>(drops_the_rest_of_a_message, "rank 0 of 4",
-                                               "element 3 is -1 instead of ");
-  expect_found_in_exchanges<ChecksFindExchangesThatDisagree>(gathers_own_bytes, "of 4", "");
+  expect_found<ExchangesUnevenAndEmptyPieces, WrongExchanges>(drops_pieces_of_the_silent, "rank 1 of 4",
+                                                              "element 0 is -1 instead of ");
+  expect_found<ExchangesSeveralTensorsAsOneCollective, WrongExchanges>(exchanges_one_tensor, "rank 0 of 4",
+                                                                       "`receive` of exchange 1");
+  expect_found<ExchangesBesideOtherCollectives, WrongExchanges>(exchanges_when_it_is_too_late, "rank 0 of 4",
+                                                                "`receive` of the all_to_all of round 0");
+  expect_found<KeepsExchangedMemoryUntilPeersHaveReadIt, WrongRequests>(lets_go_too_early, "of 4", "is -2 instead of ");
+  expect_found<KeepsExchangedMemoryUntilPeersHaveReadIt, WrongExchanges>(exchanges_when_it_is_too_late, "of 4",
+                                                                         "is -1 instead of ");
+  expect_found<CutsLongExchanges, WrongExchanges>(drops_the_rest_of_a_message, "rank 0 of 4",
+                                                  "element 3 is -1 instead of ");
+  expect_found<ChecksFindExchangesThatDisagree, WrongExchanges>(gathers_own_bytes, "of 4", "");
   expect_fault_found<ARankMissingFromAnExchangeIsNamedAtTheDeadline, WrongExchanges>(names_nobody, "rank 0 of 3",
                                                                                      "and not \"rank 1\"");
   expect_fault_found<ARankThatFailsDuringAnExchangeFreesTheOthers, WrongExchanges>(names_nobody, "of 3",
@@ -120,11 +110,13 @@ TEST(CommunicatorKit, FindsDroppedPieces) {
 }
 
 TEST(CommunicatorKit, FindsRequestsThatCompleteEarly) {
-  expect_found_of<CompletesEarly, WaitsForResultsAndForPeersThatStillRead>("rank 0 of 4", "is -1 instead of ");
-  expect_found_of<CompletesEarly, KeepsSeveralCollectivesInFlight>("of 4", "`full` of collective ");
-  expect_found_of<LetsGoTooEarly, WaitsForResultsAndForPeersThatStillRead>("of 4", "is -2 instead of ");
-  expect_found_of<ForgetsUnwaitedRequests, AnUnwaitedRequestIsWaitedForWhenDestroyed>("rank 0 of 4",
-                                                                                      "element 0 is 99 instead of 0");
+  using enum CommFlaw;
+  expect_found<WaitsForResultsAndForPeersThatStillRead, WrongRequests>(completes_early, "rank 0 of 4",
+                                                                       "is -1 instead of ");
+  expect_found<KeepsSeveralCollectivesInFlight, WrongRequests>(completes_early, "of 4", "`full` of collective ");
+  expect_found<WaitsForResultsAndForPeersThatStillRead, WrongRequests>(lets_go_too_early, "of 4", "is -2 instead of ");
+  expect_found<AnUnwaitedRequestIsWaitedForWhenDestroyed, WrongRequests>(forgets_unwaited_requests, "rank 0 of 4",
+                                                                         "element 0 is 99 instead of 0");
 }
 
 TEST(CommunicatorKit, FindsWrongSmallValuesAndSplits) {

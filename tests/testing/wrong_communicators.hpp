@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Communicators with one flaw each, which is selected at run time. All use Threads to move bytes and corrupt its
-/// result. Those with flawed requests are in wrong_requests.hpp.
+/// result. One with flawed requests is in wrong_requests.hpp.
 #pragma once
 
 #include <algorithm>
@@ -43,8 +43,11 @@ enum class CommFlaw : std::uint8_t {
   drops_pieces_of_the_silent,     ///< a rank that sends nothing receives nothing
   exchanges_one_tensor,           ///< exchanges only the first tensor of a list
   exchanges_when_it_is_too_late,  ///< does not copy the results of an exchange to `receive`
+  completes_early,                ///< requests: only the destructor waits
+  lets_go_too_early,          ///< a rank that has read its peers continues although they may not have read its data yet
+  forgets_unwaited_requests,  ///< a request without a wait leaves `full` unchanged
 };
-/// The flaw of Wrong and WrongExchanges. Set it while no rank runs.
+/// The flaw of Wrong, WrongExchanges and WrongRequests. Set it while no rank runs.
 inline CommFlaw comm_flaw = CommFlaw::none;
 
 /// A correct communicator. A flawed one derives from it with its own type as Own and hides the functions that it

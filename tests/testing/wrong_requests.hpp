@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Communicators with one flaw each in their requests, which are of their own types; all other functions are correct.
+/// A communicator with one flaw in its requests, which is selected at run time; all other functions are correct.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
-#include <cstdint>
 #include <cstring>
 #include <span>
 #include <utility>
@@ -15,57 +13,20 @@
 
 namespace fsdp::testing {
 
-/// Completes early: only its destructor waits.
-struct CompletesEarly : OverThreads<CompletesEarly> {
-  using OverThreads::OverThreads;
-  struct Request {
-    Threads::Request inner;
-    static bool test() { return true; }
-    static void wait() {}
-  };
-  template <class T>
-  Request all_gather(std::span<const comm::Segment<T>> segments) {
-    return {threads_.all_gather(segments)};
-  }
-  template <class Wire>
-  Request reduce_scatter(std::span<const comm::Segment<float>> segments, Write write) {
-    return {threads_.reduce_scatter<Wire>(segments, write)};
-  }
-  template <class Wire>
-  Request all_reduce(std::span<const comm::Segment<float>> segments) {
-    return {threads_.all_reduce<Wire>(segments)};
-  }
-};
-
-/// A communicator that waits for its reductions at once. Its requests are of another type.
-template <class Own, class RequestT>
-struct WithRequests : OverThreads<Own> {
-  using OverThreads<Own>::OverThreads;
-  using Request = RequestT;
-  template <class Wire>
-  Request reduce_scatter(std::span<const comm::Segment<float>> segments, Write write) {
-    this->threads_.template reduce_scatter<Wire>(segments, write).wait();
-    return {};
-  }
-  template <class Wire>
-  Request all_reduce(std::span<const comm::Segment<float>> segments) {
-    this->threads_.template all_reduce<Wire>(segments).wait();
-    return {};
-  }
-};
-
-/// Copies memory of peers when it is waited for.
-struct LateCopies {
+/// A request with the flaw `comm_flaw`.
+struct WrongRequest {
   struct Copy {
     const void* from;
     void* to;
     std::size_t bytes;
   };
-  std::vector<Copy> copies;
-  LateCopies() = default;
-  LateCopies(LateCopies&&) = default;
-  LateCopies& operator=(LateCopies&&) = default;
-  ~LateCopies() { wait(); }
+
+  WrongRequest() = default;
+  WrongRequest(WrongRequest&&) = default;
+  WrongRequest& operator=(WrongRequest&&) = default;
+  ~WrongRequest() {
+    if (comm_flaw == CommFlaw::lets_go_too_early) wait();
+  }
   template <class T>
   void add(const T* from, T*& to, std::int64_t count) {
     if (count > 0) copies.push_back({from, to, static_cast<std::size_t>(count) * sizeof(T)});
@@ -75,20 +36,34 @@ struct LateCopies {
   void wait() {
     for (const Copy& copy : std::exchange(copies, {})) std::memmove(copy.to, copy.from, copy.bytes);
   }
+
+  comm::Threads<>::Request inner;  ///< its destructor waits
+  std::vector<Copy> copies;        ///< made when it is waited for
+  std::vector<std::byte> held;     ///< results from which `copies` copies
 };
 
-/// A rank that has read its peers continues although they may not have read its data yet.
-struct LetsGoTooEarly : WithRequests<LetsGoTooEarly, LateCopies> {
-  using WithRequests::WithRequests;
+struct WrongRequests : OverThreads<WrongRequests> {
+  using OverThreads::OverThreads;
+  using Request = WrongRequest;
+
   template <class T>
   Request all_gather(std::span<const comm::Segment<T>> segments) {
     Request request;
-    for (const comm::Segment<T>& segment : segments) {
-      std::vector<const T*> locals(static_cast<std::size_t>(size()));
-      const T* const mine = segment.local;
-      threads_.gather_bytes(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(locals)));
-      T* to = segment.full;
-      for (std::size_t peer = 0; peer < locals.size(); ++peer) request.add(locals[peer], to, segment.counts[peer]);
+    if (comm_flaw == CommFlaw::completes_early) {
+      request.inner = threads_.all_gather(segments);
+    } else if (comm_flaw == CommFlaw::forgets_unwaited_requests) {  // supports one segment only
+      const auto results = gathered(segments);
+      const auto bytes = std::as_bytes(std::span(results[0]));
+      request.held.assign(bytes.begin(), bytes.end());
+      request.copies.push_back({request.held.data(), segments[0].full, bytes.size()});
+    } else {
+      for (const comm::Segment<T>& segment : segments) {
+        std::vector<const T*> locals(static_cast<std::size_t>(size()));
+        const T* const mine = segment.local;
+        threads_.gather_bytes(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(locals)));
+        T* to = segment.full;
+        for (std::size_t peer = 0; peer < locals.size(); ++peer) request.add(locals[peer], to, segment.counts[peer]);
+      }
     }
     return request;
   }
@@ -107,29 +82,21 @@ struct LetsGoTooEarly : WithRequests<LetsGoTooEarly, LateCopies> {
     }
     return request;
   }
-};
+  template <class Wire>
+  Request reduce_scatter(std::span<const comm::Segment<float>> segments, Write write) {
+    return reduced(threads_.reduce_scatter<Wire>(segments, write));
+  }
+  template <class Wire>
+  Request all_reduce(std::span<const comm::Segment<float>> segments) {
+    return reduced(threads_.all_reduce<Wire>(segments));
+  }
 
-/// Copies the result of an all_gather when it is waited for.
-struct UnwaitedRequest {
-  std::vector<std::byte> bytes;
-  std::byte* to = nullptr;
-  UnwaitedRequest() = default;
-  UnwaitedRequest(UnwaitedRequest&&) = default;
-  UnwaitedRequest& operator=(UnwaitedRequest&&) = default;
-  bool test() { return wait(), true; }
-  void wait() { std::ranges::copy(bytes, to); }
-};
-
-/// A request without a wait leaves `full` unchanged.
-struct ForgetsUnwaitedRequests : WithRequests<ForgetsUnwaitedRequests, UnwaitedRequest> {
-  using WithRequests::WithRequests;
-  template <class T>
-  Request all_gather(std::span<const comm::Segment<T>> segments) {  // supports one segment only
-    const auto results = gathered(segments);
-    const auto bytes = std::as_bytes(std::span(results[0]));
+ private:
+  /// Waits at once unless reductions complete early too.
+  static Request reduced(Threads::Request inner) {
+    if (comm_flaw != CommFlaw::completes_early) inner.wait();
     Request request;
-    request.bytes.assign(bytes.begin(), bytes.end());
-    request.to = reinterpret_cast<std::byte*>(segments[0].full);
+    request.inner = std::move(inner);
     return request;
   }
 };

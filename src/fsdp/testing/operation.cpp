@@ -4,23 +4,11 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstddef>
-#include <cstdint>
 #include <exception>
-#include <limits>
-#include <string>
-#include <string_view>
 #include <utility>
-#include <vector>
 
 #include <tessera/fsdp/core/checked.hpp>
-#include <tessera/fsdp/core/error.hpp>
-#include <tessera/fsdp/device/cpu.hpp>
 #include <tessera/fsdp/device/memory.hpp>
-#include <tessera/fsdp/device/meta.hpp>
-#include <tessera/fsdp/testing/guarded.hpp>
-#include <tessera/fsdp/testing/queued/queued_cpu.hpp>
-#include <tessera/fsdp/testing/report.hpp>
 
 namespace fsdp::testing {
 namespace {

@@ -2,17 +2,10 @@
 #include <tessera/fsdp/testing/optimizer.hpp>
 
 #include <cmath>
-#include <cstddef>
-#include <filesystem>
 #include <optional>
-#include <string>
-#include <string_view>
-#include <vector>
 
 #include <tessera/fsdp/buffer/layout_policies.hpp>
 #include <tessera/fsdp/sharding/run_time.hpp>
-#include <tessera/fsdp/testing/report.hpp>
-#include <tessera/fsdp/testing/results.hpp>
 #include <tessera/fsdp/testing/strategy_runs.hpp>
 
 namespace fsdp::testing {
