@@ -88,24 +88,8 @@ class Cpu::Stream : public Queue, public Planner {
 
 // ---- Operations: src/fsdp/device/cpu/. T is float or bf16. ----
 
-FSDP_RUNS(Cpu, Add)
-template <ComputedBy<Cpu> X, ComputedBy<Cpu> Y>
-void run(Cpu::Stream&, const Copy<X, Y>&);
-FSDP_RUNS(Cpu, Fill)
-void run(Cpu::Stream&, const Fill<double>&);
-template <ComputedBy<Cpu> X, ComputedBy<Cpu> Y>
-void run(Cpu::Stream&, const Scale<X, Y>&);
-
-std::int64_t scratch(const Cpu::Planner&, const SumOfSquares&);
-void run(Cpu::Stream&, const SumOfSquares&, Scratch);
-std::int64_t scratch(const Cpu::Planner&, const LargestMagnitude&);
-void run(Cpu::Stream&, const LargestMagnitude&, Scratch);
-std::int64_t scratch(const Cpu::Planner&, const FixedPointSquares&);
-void run(Cpu::Stream&, const FixedPointSquares&, Scratch);
-void run(Cpu::Stream&, const DecideStep&);
-FSDP_RUNS_IN_SCRATCH(Cpu, AddDigest)
+FSDP_RUNS_OPERATIONS(Cpu)
 FSDP_RUNS(Cpu, AdamWStep)
-FSDP_RUNS(Cpu, SgdStep)
 
 /// Returns this process's affinity mask: one character per core, '1' if the process may run on it.
 std::string affinity_mask();

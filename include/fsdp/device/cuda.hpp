@@ -187,24 +187,8 @@ inline constexpr bool computes_in<Cuda, f16> = true;
 // ---- Operations: src/fsdp/device/cuda/, with the same meaning as on the CPU. T is float, bf16 or f16. ----
 // Scratch sizes are in src/fsdp/device/cuda_scratch.cpp, which needs no CUDA, so that dry runs work on any machine.
 
-FSDP_RUNS(Cuda, Add)
-template <ComputedBy<Cuda> X, ComputedBy<Cuda> Y>
-void run(Cuda::Stream&, const Copy<X, Y>&);
-FSDP_RUNS(Cuda, Fill)
-void run(Cuda::Stream&, const Fill<double>&);
-template <ComputedBy<Cuda> X, ComputedBy<Cuda> Y>
-void run(Cuda::Stream&, const Scale<X, Y>&);
-
-std::int64_t scratch(const Cuda::Planner&, const SumOfSquares&);
-void run(Cuda::Stream&, const SumOfSquares&, Scratch);
-std::int64_t scratch(const Cuda::Planner&, const LargestMagnitude&);
-void run(Cuda::Stream&, const LargestMagnitude&, Scratch);
-std::int64_t scratch(const Cuda::Planner&, const FixedPointSquares&);
-void run(Cuda::Stream&, const FixedPointSquares&, Scratch);
-void run(Cuda::Stream&, const DecideStep&);
-FSDP_RUNS_IN_SCRATCH(Cuda, AddDigest)
+FSDP_RUNS_OPERATIONS(Cuda)
 FSDP_RUNS_IN_SCRATCH(Cuda, AdamWStep)
-FSDP_RUNS(Cuda, SgdStep)
 
 /// Pinned host memory. The optimizer's kernels access it over the bus.
 template <>

@@ -278,6 +278,53 @@ inline constexpr detail::Enqueue enqueue;
   std::int64_t scratch(const Device::Planner&, const Operation<T>&); \
   template <ComputedBy<Device> T>                                    \
   void run(Device::Stream&, const Operation<T>&, Scratch);
+/// Declares `run` and `scratch` of the operations of tessera/fsdp/device/operations/, except AdamWStep, which takes
+/// scratch on some devices only.
+#define FSDP_RUNS_OPERATIONS(Device)                                      \
+  FSDP_RUNS(Device, Add)                                                  \
+  template <ComputedBy<Device> X, ComputedBy<Device> Y>                   \
+  void run(Device::Stream&, const Copy<X, Y>&);                           \
+  FSDP_RUNS(Device, Fill)                                                 \
+  void run(Device::Stream&, const Fill<double>&);                         \
+  template <ComputedBy<Device> X, ComputedBy<Device> Y>                   \
+  void run(Device::Stream&, const Scale<X, Y>&);                          \
+  std::int64_t scratch(const Device::Planner&, const SumOfSquares&);      \
+  void run(Device::Stream&, const SumOfSquares&, Scratch);                \
+  std::int64_t scratch(const Device::Planner&, const LargestMagnitude&);  \
+  void run(Device::Stream&, const LargestMagnitude&, Scratch);            \
+  std::int64_t scratch(const Device::Planner&, const FixedPointSquares&); \
+  void run(Device::Stream&, const FixedPointSquares&, Scratch);           \
+  void run(Device::Stream&, const DecideStep&);                           \
+  FSDP_RUNS_IN_SCRATCH(Device, AddDigest)                                 \
+  FSDP_RUNS(Device, SgdStep)
+/// The same for the operations of tessera/fsdp/device/compute/, except Rope and CachedAttention, which take scratch on
+/// some devices only.
+#define FSDP_RUNS_COMPUTE(Device)                                    \
+  template <ComputedBy<Device> A, ComputedBy<Device> C>              \
+  std::int64_t scratch(const Device::Planner&, const Matmul<A, C>&); \
+  template <ComputedBy<Device> A, ComputedBy<Device> C>              \
+  void run(Device::Stream&, const Matmul<A, C>&, Scratch);           \
+  FSDP_RUNS(Device, RmsNorm)                                         \
+  FSDP_RUNS_IN_SCRATCH(Device, RmsNormBackward)                      \
+  FSDP_RUNS(Device, AddBias)                                         \
+  FSDP_RUNS_IN_SCRATCH(Device, BiasBackward)                         \
+  void run(Device::Stream&, const RotaryTable&);                     \
+  FSDP_RUNS_IN_SCRATCH(Device, Attention)                            \
+  FSDP_RUNS_IN_SCRATCH(Device, AttentionBackward)                    \
+  FSDP_RUNS(Device, KeepHeads)                                       \
+  FSDP_RUNS(Device, SwiGlu)                                          \
+  FSDP_RUNS(Device, SwiGluBackward)                                  \
+  FSDP_RUNS(Device, Embedding)                                       \
+  FSDP_RUNS(Device, EmbeddingBackward)                               \
+  FSDP_RUNS_IN_SCRATCH(Device, CrossEntropy)                         \
+  FSDP_RUNS_IN_SCRATCH(Device, CrossEntropyLoss)                     \
+  FSDP_RUNS(Device, CrossEntropyFold)                                \
+  void run(Device::Stream&, const CrossEntropySum&);                 \
+  FSDP_RUNS(Device, CrossEntropyGradient)                            \
+  void run(Device::Stream&, const MomentumDirection&);               \
+  FSDP_RUNS(Device, Normalized)                                      \
+  FSDP_RUNS(Device, Combination)                                     \
+  FSDP_RUNS(Device, DirectionStep)
 /// Instantiates `run` for float and bf16, in the file that defines it.
 #define FSDP_RUN_INSTANCES(Device, Operation)                  \
   template void run(Device::Stream&, const Operation<float>&); \

@@ -21,44 +21,11 @@ namespace fsdp::device {
 
 // ---- Operations: src/fsdp/device/compute/cpu/. T is float or bf16. ----
 
-/// The types (A, C) are (float, float), (bf16, bf16) or (bf16, float).
-template <ComputedBy<Cpu> A, ComputedBy<Cpu> C>
-std::int64_t scratch(const Cpu::Planner&, const Matmul<A, C>&);
-template <ComputedBy<Cpu> A, ComputedBy<Cpu> C>
-void run(Cpu::Stream&, const Matmul<A, C>&, Scratch);
-
-FSDP_RUNS(Cpu, RmsNorm)
-FSDP_RUNS_IN_SCRATCH(Cpu, RmsNormBackward)
-
-FSDP_RUNS(Cpu, AddBias)
-FSDP_RUNS_IN_SCRATCH(Cpu, BiasBackward)
-
-void run(Cpu::Stream&, const RotaryTable&);
+/// Matmul's types (A, C) are (float, float), (bf16, bf16) or (bf16, float). Embedding and EmbeddingBackward throw
+/// InputError if a token is not in the vocabulary.
+FSDP_RUNS_COMPUTE(Cpu)
 FSDP_RUNS(Cpu, Rope)
-
-FSDP_RUNS_IN_SCRATCH(Cpu, Attention)
-FSDP_RUNS_IN_SCRATCH(Cpu, AttentionBackward)
-
-FSDP_RUNS(Cpu, KeepHeads)
 FSDP_RUNS_IN_SCRATCH(Cpu, CachedAttention)
-
-FSDP_RUNS(Cpu, SwiGlu)
-FSDP_RUNS(Cpu, SwiGluBackward)
-
-/// Both operations throw InputError if a token is not in the vocabulary.
-FSDP_RUNS(Cpu, Embedding)
-FSDP_RUNS(Cpu, EmbeddingBackward)
-
-FSDP_RUNS_IN_SCRATCH(Cpu, CrossEntropy)
-FSDP_RUNS_IN_SCRATCH(Cpu, CrossEntropyLoss)
-FSDP_RUNS(Cpu, CrossEntropyFold)
-void run(Cpu::Stream&, const CrossEntropySum&);
-FSDP_RUNS(Cpu, CrossEntropyGradient)
-
-void run(Cpu::Stream&, const MomentumDirection&);
-FSDP_RUNS(Cpu, Normalized)
-FSDP_RUNS(Cpu, Combination)
-FSDP_RUNS(Cpu, DirectionStep)
 
 /// How bf16 matrices are multiplied.
 enum class Bf16Matmul : std::uint8_t {

@@ -23,54 +23,25 @@ namespace fsdp::device {
 // T is float, bf16 or f16. Scratch sizes are in src/fsdp/device/compute/cuda_scratch.cpp, which needs no CUDA, so that
 // dry runs work on any machine.
 
-/// The types (A, C) are (T, T) or (T, float).
-template <ComputedBy<Cuda> A, ComputedBy<Cuda> C>
-std::int64_t scratch(const Cuda::Planner&, const Matmul<A, C>&);
-template <ComputedBy<Cuda> A, ComputedBy<Cuda> C>
-void run(Cuda::Stream&, const Matmul<A, C>&, Scratch);
-
-FSDP_RUNS(Cuda, RmsNorm)
-FSDP_RUNS_IN_SCRATCH(Cuda, RmsNormBackward)
-
-FSDP_RUNS(Cuda, AddBias)
-FSDP_RUNS_IN_SCRATCH(Cuda, BiasBackward)
-
-void run(Cuda::Stream&, const RotaryTable&);
+/// Matmul's types (A, C) are (T, T) or (T, float).
+///
+/// Attention uses cuDNN in builds with cuDNN, for bf16 and f16, sequences without packed documents, head sizes that are
+/// multiples of 8 up to 128, and rows that start at multiples of 16 bytes. Otherwise it uses Tessera's kernels. These
+/// run on tensor cores for such rows and head sizes that are multiples of 8 up to 256, in tiles of 32, 64, 80, 96, 128,
+/// 192 or 256 columns (the next larger). For the rest, with head sizes up to 512, one warp processes each row, which is
+/// tens of times slower.
+///
+/// In Tessera's kernels of AttentionBackward, the thread block that owns a block of keys sums dk and dv, and the thread
+/// block that owns a block of queries sums dq. Scores are therefore computed twice (three times for head sizes above
+/// 128), and results do not depend on timing. cuDNN's deterministic algorithm instead stores the gradients of scores,
+/// so it processes only a few heads at a time, and is not used if one key-value head would exceed 1.25 GiB.
+///
+/// CachedAttention uses one thread block per head and sequence. It supports head sizes up to 512.
+///
+/// In EmbeddingBackward, each thread block owns every 1024th row of the table and reads all tokens. This costs about
+/// 4 KiB per token, mostly served from the cache, in addition to the traffic of dy and dtable.
+FSDP_RUNS_COMPUTE(Cuda)
 FSDP_RUNS_IN_SCRATCH(Cuda, Rope)
-
-/// Uses cuDNN in builds with cuDNN, for bf16 and f16, sequences without packed documents, head sizes that are multiples
-/// of 8 up to 128, and rows that start at multiples of 16 bytes. Otherwise uses Tessera's kernels. These run on tensor
-/// cores for such rows and head sizes that are multiples of 8 up to 256, in tiles of 32, 64, 80, 96, 128, 192 or 256
-/// columns (the next larger). For the rest, with head sizes up to 512, one warp processes each row, which is tens of
-/// times slower.
-FSDP_RUNS_IN_SCRATCH(Cuda, Attention)
-/// In Tessera's kernels, the thread block that owns a block of keys sums dk and dv, and the thread block that owns a
-/// block of queries sums dq. Scores are therefore computed twice (three times for head sizes above 128), and results do
-/// not depend on timing. cuDNN's deterministic algorithm instead stores the gradients of scores, so it processes only a
-/// few heads at a time, and is not used if one key-value head would exceed 1.25 GiB.
-FSDP_RUNS_IN_SCRATCH(Cuda, AttentionBackward)
-
-FSDP_RUNS(Cuda, KeepHeads)
-/// Uses one thread block per head and sequence. Supports head sizes up to 512.
 FSDP_RUNS(Cuda, CachedAttention)
-
-FSDP_RUNS(Cuda, SwiGlu)
-FSDP_RUNS(Cuda, SwiGluBackward)
-
-FSDP_RUNS(Cuda, Embedding)
-/// Each thread block owns every 1024th row of the table and reads all tokens. This costs about 4 KiB per token, mostly
-/// served from the cache, in addition to the traffic of dy and dtable.
-FSDP_RUNS(Cuda, EmbeddingBackward)
-
-FSDP_RUNS_IN_SCRATCH(Cuda, CrossEntropy)
-FSDP_RUNS_IN_SCRATCH(Cuda, CrossEntropyLoss)
-FSDP_RUNS(Cuda, CrossEntropyFold)
-void run(Cuda::Stream&, const CrossEntropySum&);
-FSDP_RUNS(Cuda, CrossEntropyGradient)
-
-void run(Cuda::Stream&, const MomentumDirection&);
-FSDP_RUNS(Cuda, Normalized)
-FSDP_RUNS(Cuda, Combination)
-FSDP_RUNS(Cuda, DirectionStep)
 
 }  // namespace fsdp::device

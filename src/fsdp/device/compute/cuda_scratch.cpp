@@ -11,48 +11,27 @@ template <ComputedBy<Cuda> A, ComputedBy<Cuda> C>
 std::int64_t scratch(const Cuda::Planner&, const Matmul<A, C>& op) {
   return cuda::matmul_scratch(op.record());
 }
-template <ComputedBy<Cuda> T>
-std::int64_t scratch(const Cuda::Planner&, const RmsNormBackward<T>& op) {
-  return op.wants_dw() ? cuda::row_sums_scratch(op.rstd.numel(), op.weight.numel()) : 0;
-}
-template <ComputedBy<Cuda> T>
-std::int64_t scratch(const Cuda::Planner&, const BiasBackward<T>& op) {
-  return cuda::row_sums_scratch(op.dy.rows(), op.dy.columns());
-}
-template <ComputedBy<Cuda> T>
-std::int64_t scratch(const Cuda::Planner&, const Rope<T>& op) {
-  return cuda::documents_scratch(op.x.rows());
-}
-template <ComputedBy<Cuda> T>
-std::int64_t scratch(const Cuda::Planner&, const Attention<T>& op) {
-  return cuda::attention_scratch(op.shape, dtype_of<T>(), false);
-}
-template <ComputedBy<Cuda> T>
-std::int64_t scratch(const Cuda::Planner&, const AttentionBackward<T>& op) {
-  return cuda::attention_scratch(op.shape, dtype_of<T>(), true);
-}
-template <ComputedBy<Cuda> T>
-std::int64_t scratch(const Cuda::Planner&, const CrossEntropy<T>& op) {
-  return op.logits.rows() * std::int64_t{sizeof(double)};
-}
-template <ComputedBy<Cuda> T>
-std::int64_t scratch(const Cuda::Planner&, const CrossEntropyLoss<T>& op) {
-  return op.logits.rows() * std::int64_t{sizeof(double)};
-}
-
-#define FSDP_CUDA_SCRATCH(T)                                                        \
-  template std::int64_t scratch(const Cuda::Planner&, const Matmul<T, T>&);         \
-  template std::int64_t scratch(const Cuda::Planner&, const RmsNormBackward<T>&);   \
-  template std::int64_t scratch(const Cuda::Planner&, const BiasBackward<T>&);      \
-  template std::int64_t scratch(const Cuda::Planner&, const Rope<T>&);              \
-  template std::int64_t scratch(const Cuda::Planner&, const Attention<T>&);         \
-  template std::int64_t scratch(const Cuda::Planner&, const AttentionBackward<T>&); \
-  template std::int64_t scratch(const Cuda::Planner&, const CrossEntropy<T>&);      \
-  template std::int64_t scratch(const Cuda::Planner&, const CrossEntropyLoss<T>&);
-FSDP_CUDA_SCRATCH(float)
-FSDP_CUDA_SCRATCH(bf16)
-FSDP_CUDA_SCRATCH(f16)
+template std::int64_t scratch(const Cuda::Planner&, const Matmul<float, float>&);
+template std::int64_t scratch(const Cuda::Planner&, const Matmul<bf16, bf16>&);
 template std::int64_t scratch(const Cuda::Planner&, const Matmul<bf16, float>&);
+template std::int64_t scratch(const Cuda::Planner&, const Matmul<f16, f16>&);
 template std::int64_t scratch(const Cuda::Planner&, const Matmul<f16, float>&);
+
+/// Defines `scratch` of an operation `op` over elements of type T.
+#define FSDP_SCRATCH(Operation, bytes)                                          \
+  template <ComputedBy<Cuda> T>                                                 \
+  std::int64_t scratch(const Cuda::Planner&, const Operation<T>& op) {          \
+    return bytes;                                                               \
+  }                                                                             \
+  template std::int64_t scratch(const Cuda::Planner&, const Operation<float>&); \
+  template std::int64_t scratch(const Cuda::Planner&, const Operation<bf16>&);  \
+  template std::int64_t scratch(const Cuda::Planner&, const Operation<f16>&);
+FSDP_SCRATCH(RmsNormBackward, op.wants_dw() ? cuda::row_sums_scratch(op.rstd.numel(), op.weight.numel()) : 0)
+FSDP_SCRATCH(BiasBackward, cuda::row_sums_scratch(op.dy.rows(), op.dy.columns()))
+FSDP_SCRATCH(Rope, cuda::documents_scratch(op.x.rows()))
+FSDP_SCRATCH(Attention, cuda::attention_scratch(op.shape, dtype_of<T>(), false))
+FSDP_SCRATCH(AttentionBackward, cuda::attention_scratch(op.shape, dtype_of<T>(), true))
+FSDP_SCRATCH(CrossEntropy, op.logits.rows() * std::int64_t{sizeof(double)})
+FSDP_SCRATCH(CrossEntropyLoss, op.logits.rows() * std::int64_t{sizeof(double)})
 
 }  // namespace fsdp::device

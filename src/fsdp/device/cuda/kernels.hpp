@@ -44,71 +44,43 @@ void require_launched(const char* kernel);
   template void function(Where, const Operation<X, bf16>&);  \
   template void function(Where, const Operation<X, f16>&);
 
-/// Declares `compute` of an operation for any type.
-#define FSDP_COMPUTES(Operation, ...) \
-  template <class T>                  \
-  void compute(Lane, const Operation<T>& __VA_OPT__(, ) __VA_ARGS__);
+// Lists of the operations whose `run` only enqueues kernels, by source: PLAIN(Operation) or, if the operation takes
+// scratch, IN_SCRATCH(Operation).
+// clang-format off
+#define FSDP_TYPED_OPERATIONS(PLAIN, IN_SCRATCH) /* over elements of one type */                                       \
+  /* elements.cu */         PLAIN(Add) PLAIN(Fill) PLAIN(SwiGlu) PLAIN(SwiGluBackward) IN_SCRATCH(AdamWStep)           \
+  /* steps.cu */            PLAIN(SgdStep) PLAIN(Normalized) PLAIN(Combination) PLAIN(DirectionStep)                   \
+  /* rope.cu, digest.cu */  IN_SCRATCH(Rope) IN_SCRATCH(AddDigest)                                                     \
+  /* bias.cu */             PLAIN(AddBias) IN_SCRATCH(BiasBackward)                                                    \
+  /* norm.cu, norm_backward.cu */ PLAIN(RmsNorm) IN_SCRATCH(RmsNormBackward)                                           \
+  /* embedding.cu */        PLAIN(Embedding) PLAIN(EmbeddingBackward)                                                  \
+  /* cross_entropy.cu */    IN_SCRATCH(CrossEntropy) IN_SCRATCH(CrossEntropyLoss)                                      \
+                            PLAIN(CrossEntropyFold) PLAIN(CrossEntropyGradient)                                        \
+  /* attention_cached.cu */ PLAIN(KeepHeads) PLAIN(CachedAttention)
+#define FSDP_UNTYPED_OPERATIONS(PLAIN, IN_SCRATCH)                                                                     \
+  /* steps.cu, rope.cu */   PLAIN(MomentumDirection) PLAIN(RotaryTable)                                                \
+  /* sums.cu */             PLAIN(CrossEntropySum) PLAIN(DecideStep)                                                   \
+                            IN_SCRATCH(SumOfSquares) IN_SCRATCH(LargestMagnitude) IN_SCRATCH(FixedPointSquares)
+// clang-format on
 
-// `compute` enqueues the kernels of an operation. `memory`: its scratch, of the size that its `scratch` function
-// returns (scratch.hpp).
-
-// elements.cu
-FSDP_COMPUTES(Add)
+// `compute` enqueues the kernels of an operation. The last parameter, if any, is its scratch, of the size that its
+// `scratch` function returns (scratch.hpp).
+#define FSDP_COMPUTES(Operation) void compute(Lane, const Operation&);
+#define FSDP_COMPUTES_IN_SCRATCH(Operation) void compute(Lane, const Operation&, Scratch);
+#define FSDP_COMPUTES_TYPED(Operation) \
+  template <class T>                   \
+  FSDP_COMPUTES(Operation<T>)
+#define FSDP_COMPUTES_TYPED_IN_SCRATCH(Operation) \
+  template <class T>                              \
+  FSDP_COMPUTES_IN_SCRATCH(Operation<T>)
+FSDP_TYPED_OPERATIONS(FSDP_COMPUTES_TYPED, FSDP_COMPUTES_TYPED_IN_SCRATCH)
+FSDP_UNTYPED_OPERATIONS(FSDP_COMPUTES, FSDP_COMPUTES_IN_SCRATCH)
+FSDP_COMPUTES_TYPED_IN_SCRATCH(Attention)          // attention_forward.cu
+FSDP_COMPUTES_TYPED_IN_SCRATCH(AttentionBackward)  // attention_backward.cu
 template <class X, class Y>
-void compute(Lane, const Copy<X, Y>&);
-FSDP_COMPUTES(Fill)
+void compute(Lane, const Copy<X, Y>&);  // elements.cu
 template <class X, class Y>
-void compute(Lane, const Scale<X, Y>&);
-FSDP_COMPUTES(SwiGlu)
-FSDP_COMPUTES(SwiGluBackward)
-FSDP_COMPUTES(AdamWStep, Scratch memory)
-
-// steps.cu
-FSDP_COMPUTES(SgdStep)
-void compute(Lane, const MomentumDirection&);
-FSDP_COMPUTES(Normalized)
-FSDP_COMPUTES(Combination)
-FSDP_COMPUTES(DirectionStep)
-
-// rope.cu
-void compute(Lane, const RotaryTable&);
-FSDP_COMPUTES(Rope, Scratch memory)
-
-// bias.cu
-FSDP_COMPUTES(AddBias)
-FSDP_COMPUTES(BiasBackward, Scratch memory)
-
-// norm.cu
-FSDP_COMPUTES(RmsNorm)
-FSDP_COMPUTES(RmsNormBackward, Scratch memory)
-
-// embedding.cu
-FSDP_COMPUTES(Embedding)
-FSDP_COMPUTES(EmbeddingBackward)
-
-// cross_entropy.cu
-FSDP_COMPUTES(CrossEntropy, Scratch memory)
-FSDP_COMPUTES(CrossEntropyLoss, Scratch memory)
-FSDP_COMPUTES(CrossEntropyFold)
-FSDP_COMPUTES(CrossEntropyGradient)
-
-// sums.cu
-void compute(Lane, const CrossEntropySum&);
-void compute(Lane, const SumOfSquares&, Scratch memory);
-void compute(Lane, const LargestMagnitude&, Scratch memory);
-void compute(Lane, const FixedPointSquares&, Scratch memory);
-void compute(Lane, const DecideStep&);
-
-// digest.cu
-FSDP_COMPUTES(AddDigest, Scratch memory)
-
-// attention_forward.cu, attention_backward.cu
-FSDP_COMPUTES(Attention, Scratch memory)
-FSDP_COMPUTES(AttentionBackward, Scratch memory)
-
-// attention_cached.cu
-FSDP_COMPUTES(KeepHeads)
-FSDP_COMPUTES(CachedAttention)
+void compute(Lane, const Scale<X, Y>&);  // elements.cu
 
 // sums.cu
 /// sum[0] += values[0] + values[1] + ..., in a fixed order.

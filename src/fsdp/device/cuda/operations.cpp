@@ -30,55 +30,21 @@ void Cuda::sum_in_order(Queue& queue, std::span<const std::byte* const> parts, D
 }
 
 /// Defines `run` of an operation that only enqueues its kernels.
-#define FSDP_RUN(Operation)                                \
-  template <ComputedBy<Cuda> T>                            \
-  void run(Cuda::Stream& stream, const Operation<T>& op) { \
-    cuda::compute(lane_of(stream), op);                    \
-  }                                                        \
+#define FSDP_RUN(Operation) \
+  void run(Cuda::Stream& stream, const Operation& op) { cuda::compute(lane_of(stream), op); }
+#define FSDP_RUN_IN_SCRATCH(Operation) \
+  void run(Cuda::Stream& stream, const Operation& op, Scratch memory) { cuda::compute(lane_of(stream), op, memory); }
+#define FSDP_RUN_TYPED(Operation) \
+  template <ComputedBy<Cuda> T>   \
+  FSDP_RUN(Operation<T>)          \
   FSDP_FOR_TYPES(run, Cuda::Stream&, Operation)
-#define FSDP_RUN_IN_SCRATCH(Operation)                                     \
-  template <ComputedBy<Cuda> T>                                            \
-  void run(Cuda::Stream& stream, const Operation<T>& op, Scratch memory) { \
-    cuda::compute(lane_of(stream), op, memory);                            \
-  }                                                                        \
+#define FSDP_RUN_TYPED_IN_SCRATCH(Operation) \
+  template <ComputedBy<Cuda> T>              \
+  FSDP_RUN_IN_SCRATCH(Operation<T>)          \
   FSDP_FOR_TYPES(run, Cuda::Stream&, Operation, Scratch)
-
-FSDP_RUN(Add)
-FSDP_RUN(Fill)
-FSDP_RUN_IN_SCRATCH(AddDigest)
-FSDP_RUN_IN_SCRATCH(AdamWStep)
-FSDP_RUN(SgdStep)
-FSDP_RUN(RmsNorm)
-FSDP_RUN_IN_SCRATCH(RmsNormBackward)
-FSDP_RUN(AddBias)
-FSDP_RUN_IN_SCRATCH(BiasBackward)
-FSDP_RUN_IN_SCRATCH(Rope)
-FSDP_RUN(KeepHeads)
-FSDP_RUN(CachedAttention)
-FSDP_RUN(SwiGlu)
-FSDP_RUN(SwiGluBackward)
-FSDP_RUN(Embedding)
-FSDP_RUN(EmbeddingBackward)
-FSDP_RUN_IN_SCRATCH(CrossEntropy)
-FSDP_RUN_IN_SCRATCH(CrossEntropyLoss)
-FSDP_RUN(CrossEntropyFold)
-FSDP_RUN(CrossEntropyGradient)
-FSDP_RUN(Normalized)
-FSDP_RUN(Combination)
-FSDP_RUN(DirectionStep)
-
-void run(Cuda::Stream& stream, const Fill<double>& op) { cuda::compute(lane_of(stream), op); }
-void run(Cuda::Stream& stream, const SumOfSquares& op, Scratch memory) { cuda::compute(lane_of(stream), op, memory); }
-void run(Cuda::Stream& stream, const LargestMagnitude& op, Scratch memory) {
-  cuda::compute(lane_of(stream), op, memory);
-}
-void run(Cuda::Stream& stream, const FixedPointSquares& op, Scratch memory) {
-  cuda::compute(lane_of(stream), op, memory);
-}
-void run(Cuda::Stream& stream, const DecideStep& op) { cuda::compute(lane_of(stream), op); }
-void run(Cuda::Stream& stream, const RotaryTable& op) { cuda::compute(lane_of(stream), op); }
-void run(Cuda::Stream& stream, const CrossEntropySum& op) { cuda::compute(lane_of(stream), op); }
-void run(Cuda::Stream& stream, const MomentumDirection& op) { cuda::compute(lane_of(stream), op); }
+FSDP_TYPED_OPERATIONS(FSDP_RUN_TYPED, FSDP_RUN_TYPED_IN_SCRATCH)
+FSDP_UNTYPED_OPERATIONS(FSDP_RUN, FSDP_RUN_IN_SCRATCH)
+FSDP_RUN(Fill<double>)
 
 template <ComputedBy<Cuda> T>
 void run(Cuda::Stream& stream, const Attention<T>& op, Scratch memory) {
