@@ -50,13 +50,9 @@ void record_stop(int signal) {
 /// A line of text, built without allocation or locks, as a signal handler requires.
 class Line {
  public:
-  void add(std::string_view text) {
-    for (char character : text)
-      if (length_ + 1 < sizeof(text_)) text_[length_++] = character;
-  }
-  void add(std::int64_t number) {
-    char digits[24];
-    add(std::string_view(digits, std::to_chars(digits, digits + sizeof(digits), number).ptr));
+  template <class... Parts>
+  void add(const Parts&... parts) {
+    (add_part(parts), ...);
   }
   void write_to_stderr() {
     text_[length_++] = '\n';
@@ -65,6 +61,15 @@ class Line {
   }
 
  private:
+  void add_part(std::string_view text) {
+    for (char character : text)
+      if (length_ + 1 < sizeof(text_)) text_[length_++] = character;
+  }
+  void add_part(std::int64_t number) {
+    char digits[24];
+    add_part(std::string_view(digits, std::to_chars(digits, digits + sizeof(digits), number).ptr));
+  }
+
   char text_[512];
   std::size_t length_ = 0;
 };
@@ -78,23 +83,13 @@ const Monitor* awaited() {
 /// Prints "rank 1: ended by its launcher (SIGTERM) while it waited in all_gather of weights, unit 3, sequence 17".
 void report_termination() {
   Line line;
-  line.add("rank ");
-  line.add(std::int64_t{rank_of_process.load()});
-  line.add(": ended by its launcher (SIGTERM)");
+  line.add("rank ", std::int64_t{rank_of_process.load()}, ": ended by its launcher (SIGTERM)");
   if (const Monitor* const monitor = awaited()) {
     const Record& record = monitor->current;
-    line.add(" while it waited in ");
-    line.add(name_of(record.op));
-    if (!record.label.what.empty()) {
-      line.add(" of ");
-      line.add(record.label.what);
-    }
-    if (record.label.unit >= 0) {
-      line.add(", unit ");
-      line.add(std::int64_t{record.label.unit});
-    }
-    line.add(", sequence ");
-    line.add(record.sequence);
+    line.add(" while it waited in ", name_of(record.op));
+    if (!record.label.what.empty()) line.add(" of ", record.label.what);
+    if (record.label.unit >= 0) line.add(", unit ", std::int64_t{record.label.unit});
+    line.add(", sequence ", record.sequence);
   }
   line.write_to_stderr();
 }
@@ -104,10 +99,7 @@ void report_termination() {
 void print_answer(const char* text, int signal, bool by_launcher) {
   Line line;
   if (on_terminal.load()) line.add("\r\033[K");
-  line.add("tessera: ");
-  line.add(name_of_stop(signal));
-  line.add(": ");
-  line.add(text);
+  line.add("tessera: ", name_of_stop(signal), ": ", text);
   if (by_launcher) line.add("; the launcher may end it sooner");
   line.write_to_stderr();
 }
