@@ -8,16 +8,13 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <span>
 #include <string_view>
 #include <type_traits>
 #include <utility>
-#include <vector>
 
 #include <tessera/comm/backend.hpp>
-#include <tessera/comm/poll.hpp>
 #include <tessera/comm/transfer.hpp>
 #include <tessera/fsdp/device/device.hpp>
 #include <tessera/fsdp/device/host_memory.hpp>
@@ -29,24 +26,58 @@ using AnyEvent = std::shared_ptr<const void>;
 
 /// One queue of a device. It runs its work in the order enqueued, asynchronously to the host. A default-constructed
 /// AnyQueue converts to false and means "no queue".
-struct AnyQueue {
-  std::function<AnyEvent()> record;
-  std::function<void(const AnyEvent&)> wait;  ///< makes the queue wait for the event, without blocking the host
-  std::function<bool(const AnyEvent&)> happened;
-  std::function<void()> synchronize;  ///< blocks the host, without a deadline
-  std::function<void(const std::byte* from, std::byte* to, std::int64_t bytes)> move;
-  std::function<void(const float* from, DType wire, std::int64_t count, std::byte* to)> round;
+class AnyQueue {
+ public:
+  /// The functions of a queue of a device; `queue` is a Device::Queue.
+  struct Calls {
+    AnyEvent (*record)(void* queue);
+    void (*wait)(void* queue, const AnyEvent& event);
+    bool (*happened)(const AnyEvent& event);
+    void (*synchronize)(void* queue);
+    void (*move)(void* queue, const std::byte* from, std::byte* to, std::int64_t bytes);
+    void (*round)(void* queue, const float* from, DType wire, std::int64_t count, std::byte* to);
+    void (*sum)(void* queue, std::span<const std::byte* const> parts, DType stored, DType wire, std::int64_t count,
+                Write write, float* to);
+    std::shared_ptr<std::byte> (*allocate)(std::int64_t bytes);
+    std::shared_ptr<std::byte> (*allocate_on_host)(std::int64_t bytes);
+  };
+
+  AnyQueue() = default;
+  AnyQueue(std::shared_ptr<void> queue, const Calls& calls, void* native);
+  AnyQueue(AnyQueue&&) noexcept;
+  AnyQueue& operator=(AnyQueue&&) noexcept;
+  ~AnyQueue();
+  explicit operator bool() const { return calls_ != nullptr; }
+
+  AnyEvent record() const { return calls_->record(queue_.get()); }
+  /// Makes the queue wait for the event, without blocking the host.
+  void wait(const AnyEvent& event) const {
+    if (event != nullptr) calls_->wait(queue_.get(), event);
+  }
+  bool happened(const AnyEvent& event) const { return calls_->happened(event); }
+  /// Blocks the host, without a deadline.
+  void synchronize() const { calls_->synchronize(queue_.get()); }
+  void move(const std::byte* from, std::byte* to, std::int64_t bytes) const {
+    if (bytes > 0 && from != to) calls_->move(queue_.get(), from, to, bytes);
+  }
+  void round(const float* from, DType wire, std::int64_t count, std::byte* to) const {
+    if (count > 0) calls_->round(queue_.get(), from, wire, count, to);
+  }
   /// Enqueues sum_in_order of tessera/comm/transfer.hpp. All contributions must have the same stored type.
-  std::function<void(std::span<const Contribution>, DType wire, std::int64_t count, Write, float* to)> sum;
+  void sum(std::span<const Contribution> contributions, DType wire, std::int64_t count, Write write, float* to) const;
   /// Allocates zeroed device memory; not ordered with the queue.
-  std::function<std::shared_ptr<std::byte>(std::int64_t bytes)> allocate;
+  std::shared_ptr<std::byte> allocate(std::int64_t bytes) const { return calls_->allocate(bytes); }
   /// Allocates zeroed host memory that `move` copies asynchronously (pinned if the device needs it). Copying other host
   /// memory may block the host until the queue reaches the copy, and no deadline applies to that.
-  std::function<std::shared_ptr<std::byte>(std::int64_t bytes)> allocate_on_host;
-  /// The handle that the device's libraries take, such as a cudaStream_t; null if the device has none.
-  void* native = nullptr;
+  std::shared_ptr<std::byte> allocate_on_host(std::int64_t bytes) const { return calls_->allocate_on_host(bytes); }
+  /// Returns the handle that the device's libraries take, such as a cudaStream_t; the queue's address if the device has
+  /// none.
+  void* native() const { return native_; }
 
-  explicit operator bool() const { return record != nullptr; }
+ private:
+  std::shared_ptr<void> queue_;
+  const Calls* calls_ = nullptr;
+  void* native_ = nullptr;
 };
 
 template <class Device>
@@ -59,6 +90,33 @@ typename Device::Event event_of(const AnyEvent& event) {
   return event == nullptr ? Event{} : *static_cast<const Event*>(event.get());
 }
 
+/// Implements AnyQueue::Calls for a device.
+template <class Device>
+struct QueueOf {
+  using Queue = typename Device::Queue;
+  static Queue& of(void* queue) { return *static_cast<Queue*>(queue); }
+
+  static AnyEvent record(void* queue) { return any_event<Device>(of(queue).record()); }
+  static void wait(void* queue, const AnyEvent& event) { of(queue).wait(event_of<Device>(event)); }
+  static bool happened(const AnyEvent& event) { return event_of<Device>(event).happened(); }
+  static void synchronize(void* queue) { of(queue).synchronize(); }
+  static void move(void* queue, const std::byte* from, std::byte* to, std::int64_t bytes) {
+    Device::move(of(queue), from, to, bytes);
+  }
+  static void round(void* queue, const float* from, DType wire, std::int64_t count, std::byte* to) {
+    Device::round(of(queue), from, wire, count, to);
+  }
+  static void sum(void* queue, std::span<const std::byte* const> parts, DType stored, DType wire, std::int64_t count,
+                  Write write, float* to) {
+    Device::sum_in_order(of(queue), parts, stored, wire, count, write, to);
+  }
+  static std::shared_ptr<std::byte> allocate(std::int64_t bytes) {
+    return {Device::allocate(bytes), [bytes](std::byte* data) { Device::deallocate(data, bytes); }};
+  }
+  static constexpr AnyQueue::Calls calls = {
+      record, wait, happened, synchronize, move, round, sum, allocate, device::host_memory<Device>};
+};
+
 /// Makes a queue of `Device`, with Priority::first if the device supports priorities. `name` labels it in profilers.
 template <class Device>
 AnyQueue make_queue(std::string_view name) {
@@ -70,45 +128,11 @@ AnyQueue make_queue(std::string_view name) {
     queue = std::make_shared<Queue>(name);
   void* native = queue.get();
   if constexpr (requires { queue->native(); }) native = queue->native();
-  return {
-      .record = [queue] { return any_event<Device>(queue->record()); },
-      .wait =
-          [queue](const AnyEvent& event) {
-            if (event != nullptr) queue->wait(event_of<Device>(event));
-          },
-      .happened = [](const AnyEvent& event) { return event_of<Device>(event).happened(); },
-      .synchronize = [queue] { queue->synchronize(); },
-      .move =
-          [queue](const std::byte* from, std::byte* to, std::int64_t bytes) {
-            if (bytes > 0 && from != to) Device::move(*queue, from, to, bytes);
-          },
-      .round =
-          [queue](const float* from, DType wire, std::int64_t count, std::byte* to) {
-            if (count > 0) Device::round(*queue, from, wire, count, to);
-          },
-      .sum =
-          [queue](std::span<const Contribution> contributions, DType wire, std::int64_t count, Write write, float* to) {
-            if (count == 0) return;
-            std::vector<const std::byte*> parts;
-            for (const Contribution& contribution : contributions) parts.push_back(contribution.data);
-            Device::sum_in_order(*queue, std::span<const std::byte* const>(parts), contributions[0].stored, wire, count,
-                                 write, to);
-          },
-      .allocate =
-          [](std::int64_t bytes) {
-            return std::shared_ptr<std::byte>(Device::allocate(bytes),
-                                              [bytes](std::byte* data) { Device::deallocate(data, bytes); });
-          },
-      .allocate_on_host = [](std::int64_t bytes) { return device::host_memory<Device>(bytes); },
-      .native = native,
-  };
+  return {std::move(queue), QueueOf<Device>::calls, native};
 }
 
 /// Blocks the host until `event` has happened. Throws CollectiveError at the device deadline.
-inline void await_event(const AnyQueue& queue, const AnyEvent& event, const Options& options) {
-  if (const auto waited = poll_in_vain(options.device_deadline, [&] { return queue.happened(event); }))
-    throw CollectiveError(missed_device_deadline(*waited, options));
-}
+void await_event(const AnyQueue& queue, const AnyEvent& event, const Options& options);
 
 /// A `Rank` is a core as tessera/comm/backend.hpp describes it, compiled once, with `move_with(queue)`, `after`, `done`
 /// and `wait_for` in terms of AnyQueue and AnyEvent. For tensors, the host waits for a device only in `wait` and

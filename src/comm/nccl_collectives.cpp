@@ -50,7 +50,7 @@ class NcclBatch {
     sums_.push_back({.contributions = std::move(contributions), .count = count, .write = write, .to = to});
   }
   void flush() {
-    lane_.link.issue(calls_, queue().native, lane_.deadline);
+    lane_.link.issue(calls_, queue().native(), lane_.deadline);
     for (const Sum& sum : sums_)
       queue().sum(sum.contributions, sum.contributions[0].stored, sum.count, sum.write, sum.to);
     calls_.clear();

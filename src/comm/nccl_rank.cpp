@@ -87,7 +87,7 @@ void NcclRank::gather_values(const std::byte* mine, std::byte* all, std::int64_t
     const nccl::Call gather{.kind = nccl::Call::Kind::all_gather, .from = device, .to = device + part, .count = part};
     std::copy_n(mine + begin, part, host);
     queue_.move(host, device, part);
-    link_->issue({&gather, 1}, queue_.native, monitor_.options.deadline);
+    link_->issue({&gather, 1}, queue_.native(), monitor_.options.deadline);
     queue_.move(gather.to, host + part, part * size());
     wait_for(queue_.record());
     for (int peer = 0; peer < size(); ++peer) std::copy_n(host + part * (peer + 1), part, all + peer * bytes + begin);
@@ -106,7 +106,7 @@ void NcclRank::broadcast_value(std::byte* data, std::int64_t bytes) {
       std::copy_n(data + begin, part, host);
       queue_.move(host, device, part);
     }
-    link_->issue({&send, 1}, queue_.native, monitor_.options.deadline);
+    link_->issue({&send, 1}, queue_.native(), monitor_.options.deadline);
     if (!sends) queue_.move(device, host, part);
     wait_for(queue_.record());
     if (!sends) std::copy_n(host, part, data + begin);
