@@ -33,8 +33,6 @@ using Ticket = std::uint64_t;
 /// order in which they were started.
 template <class Core>
 class TransferRequest {
-  static constexpr bool queued = requires(Core & core) { core.done(Ticket{}); };
-
  public:
   TransferRequest() = default;
   /// Wraps transfer `ticket`, which `core` has started.
@@ -61,7 +59,10 @@ class TransferRequest {
     return true;
   }
   /// Does the host's share of the transfer, without waiting.
-  void progress() requires requires(Core& core) { core.progress(Ticket{}); }
+  template <class Queued = Core>  // a template for clang 14, as Backend::after
+  void progress() requires requires(Queued& core) {
+    core.progress(Ticket{});
+  }
   {
     if (core_ != nullptr && state_ != State::over) core_->progress(ticket_);
   }
@@ -71,7 +72,11 @@ class TransferRequest {
   }
   /// Returns the event of the request's completion. Every call returns the same event, so that the order of queues does
   /// not depend on the host's timing. The caller waits on the event; the destructor then does not wait.
-  auto done() requires queued {
+  template <class Queued = Core>
+  auto done() requires requires(Queued& core) {
+    core.done(Ticket{});
+  }
+  {
     decltype(core_->done(ticket_)) event{};
     if (core_ != nullptr) event = core_->done(ticket_);
     if (state_ == State::started) state_ = State::joined;
@@ -140,7 +145,13 @@ class Backend {
   using Request = TransferRequest<Core>;
 
   /// Takes ownership of the rank's core.
-  explicit Backend(std::unique_ptr<Core> core) : core_(std::move(core)) {}
+  explicit Backend(std::unique_ptr<Core> core);
+  /// Movable; out of line, so that the library contains them for its own backends.
+  /// @{
+  Backend(Backend&&) noexcept;
+  Backend& operator=(Backend&&) noexcept;
+  ~Backend();
+  /// @}
 
   /// Returns the number of bytes that this communicator allocates for its whole lifetime.
   std::int64_t scratch_bytes() const { return core_->scratch_bytes(); }
@@ -154,31 +165,38 @@ class Backend {
 
   template <class T>
   Request all_gather(std::span<const Segment<T>> segments) {
-    describe(core_->prepare(), Op::all_gather, segments, dtype_of<T>());
+    describe(core_->prepare(), Op::all_gather, parts_of(segments), dtype_of<T>());
     return start();
   }
   template <class T>
   Request all_to_all(std::span<const Exchange<T>> exchanges) {
-    describe(core_->prepare(), Op::all_to_all, exchanges, dtype_of<T>());
+    describe(core_->prepare(), Op::all_to_all, parts_of(exchanges), dtype_of<T>());
     return start();
   }
   template <class Wire>
   Request reduce_scatter(std::span<const Segment<float>> segments, Write write,
                          Contributions contributions = Contributions::kept, SumOrder order = SumOrder::any) {
     Transfer& transfer = core_->prepare();
-    describe(transfer, Op::reduce_scatter, segments, dtype_of<Wire>(), write);
+    describe(transfer, Op::reduce_scatter, parts_of(segments), dtype_of<Wire>(), write);
     transfer.contributions = contributions;
     transfer.order = order;
     return start();
   }
   template <class Wire>
   Request all_reduce(std::span<const Segment<float>> segments) {
-    describe(core_->prepare(), Op::all_reduce, segments, dtype_of<Wire>());
+    describe(core_->prepare(), Op::all_reduce, parts_of(segments), dtype_of<Wire>());
     return start();
   }
 
-  void after(const typename Device::Event& event) requires(Device::asynchronous) { core_->after(event); }
-  void wait_for(const typename Device::Event& event) requires(Device::asynchronous) { core_->wait_for(event); }
+  // Templates, so that clang 14 does not instantiate them with the class.
+  template <class D = Device>
+  void after(const typename D::Event& event) requires(D::asynchronous) {
+    core_->after(event);
+  }
+  template <class D = Device>
+  void wait_for(const typename D::Event& event) requires(D::asynchronous) {
+    core_->wait_for(event);
+  }
 
   void reduce(std::span<double> values, Reduction reduction) { reduce_values(values, reduction, 1); }
   void reduce(std::span<std::int64_t> values, Reduction reduction) { reduce_values(values, reduction, 2); }
@@ -215,5 +233,14 @@ class Backend {
 
   std::unique_ptr<Core> core_;
 };
+
+template <class Core, class DeviceType>
+Backend<Core, DeviceType>::Backend(std::unique_ptr<Core> core) : core_(std::move(core)) {}
+template <class Core, class DeviceType>
+Backend<Core, DeviceType>::Backend(Backend&&) noexcept = default;
+template <class Core, class DeviceType>
+Backend<Core, DeviceType>& Backend<Core, DeviceType>::operator=(Backend&&) noexcept = default;
+template <class Core, class DeviceType>
+Backend<Core, DeviceType>::~Backend() = default;
 
 }  // namespace fsdp::comm

@@ -8,6 +8,7 @@
 /// Exchange<T>.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -73,52 +74,46 @@ constexpr std::uint8_t variant_of(Write write, SumOrder order) {
   return static_cast<std::uint8_t>(static_cast<int>(write) | static_cast<int>(order) << 1);
 }
 
-/// The description of a collective that is about to start, as `enter` records and compares it.
+/// The description of a collective that is about to start, as `enter` records, compares and counts it. `enter` adds
+/// the sizes of segments or exchanges.
 struct Entered {
   Op op = Op::barrier;
   DType dtype = DType::u8;
-  std::int64_t elements = 0;
+  std::int64_t elements = 0;  ///< number of elements of all `full`, or of all `receive`
   Label label = {};
   std::int64_t segments = 0;
-  std::uint64_t hash = 0;
   std::uint8_t variant = 0;
-  /// In an all_to_all with Options::checks: for each exchange, the number of elements that this rank sends to each
-  /// rank, then the number that it receives from each.
-  std::span<const std::int64_t> exchanged = {};
+  Write write = Write::overwrite;
+  std::int64_t own_elements = 0;   ///< number of elements of all `local`; not counted for exchanges
+  std::int64_t own_copied = 0;     ///< number of elements of all `local` that are not in place inside `full`
+  std::uint64_t hash = hash_seed;  ///< hash of the counts of all segments
 };
 
-/// An Entered that is computed from segments or exchanges, with their totals. For segments, `elements` and `hash` cover
-/// all `full`. For exchanges, `elements` covers all `receive`, and `hash` is not set.
-struct Sizes : Entered {
-  std::int64_t own_elements = 0;  ///< number of elements of all `local`
-  std::int64_t own_copied = 0;    ///< number of elements of all `local` that are not in place inside `full`
-  int ranks = 1;
+/// This rank's position in a communicator, with its monitor.
+struct Position {
+  Monitor& monitor;
+  int rank = 0;
+  int size = 1;
 };
-
-/// Checks segment or exchange number `index` and adds it to `sizes`. Throws if its counts, memory or aliasing are
-/// invalid for the collective.
-void add_segment(Sizes& sizes, std::size_t index, const ByteSegment& segment, std::int64_t element_bytes, int rank,
-                 Write write);
-
-/// Throws if the memory that exchange `i` of an all_to_all receives into overlaps the memory that exchange `j` of the
-/// same call sends, or that another exchange receives into.
-void require_apart(std::size_t i, const ByteSegment& receiving, std::size_t j, const ByteSegment& other,
-                   std::int64_t element_bytes);
-
-template <template <class> class Part, class T>
-Sizes sizes_of(std::span<const Part<T>> segments, int rank, int size, Entered entered, Write write = Write::overwrite) {
-  entered.segments = std::ssize(segments);
-  entered.hash = hash_seed;
-  Sizes sizes{entered, 0, 0, size};
-  for (std::size_t index = 0; index < segments.size(); ++index)
-    add_segment(sizes, index, bytes_of(segments[index]), sizeof(T), rank, write);
-  return sizes;
+template <class C>
+Position position_of(C& c) {
+  return {.monitor = c.monitor(), .rank = c.rank(), .size = c.size()};
 }
 
-/// Assigns a sequence number to and records a collective that is about to start. With Options::checks, compares it with
-/// the other ranks' collectives, which it gathers with `gather`.
-Record enter(Monitor& monitor, int rank, int size, const Entered& entered,
+/// Assigns a sequence number to a collective that is about to start, records it, and counts the bytes that it copies.
+/// Throws if the counts, memory or aliasing of a segment or exchange are invalid for the collective. With
+/// Options::checks, compares it with the other ranks' collectives, which it gathers with `gather`.
+Record enter(const Position& position, Entered entered, const PartList& parts,
              FunctionRef<void(std::span<const std::byte>, std::span<std::byte>)> gather);
+
+/// Gathers bytes without checks, for `enter`.
+template <class C>
+struct GatherBytes {
+  C& communicator;
+  void operator()(std::span<const std::byte> mine, std::span<std::byte> all) const {
+    communicator.gather_bytes(mine, all);
+  }
+};
 
 }  // namespace detail
 
@@ -172,14 +167,10 @@ class Pending {
 
 namespace detail {
 
-/// Enters a collective, counts the `copied()` bytes that it copies, and calls `call`. Returns the Pending of the
-/// Request that it returns, if it returns one. `copied` is called after `enter`, which throws if the bytes overflow.
-template <Communicator C, class Copied, class Call>
-auto run(C& c, const Entered& entered, const Copied& copied, const Call& call) {
-  const Record record =
-      enter(c.monitor(), c.rank(), c.size(), entered,
-            [&](std::span<const std::byte> mine, std::span<std::byte> all) { c.gather_bytes(mine, all); });
-  c.monitor().totals.copied_bytes += copied();
+/// Enters a collective and calls `call`. Returns the Pending of the Request that it returns, if it returns one.
+template <Communicator C, class Call>
+auto run(C& c, const Entered& entered, const PartList& parts, const Call& call) {
+  const Record record = enter(position_of(c), entered, parts, GatherBytes<C>{c});
   if constexpr (std::is_void_v<std::invoke_result_t<const Call&>>)
     watch(c.monitor(), record, call);
   else
@@ -200,34 +191,20 @@ consteval bool check_wire() {
 /// Gathers every rank's `local` into its place in every rank's `full`.
 template <Communicator C, class Segments>
 [[nodiscard]] Pending<C> all_gather(C& c, const Segments& segments, Label label = {}) {
-  using T = detail::ElementOf<Segments>;
   const auto list = detail::view_of(segments);
-  const detail::Sizes sizes =
-      detail::sizes_of(list, c.rank(), c.size(), {.op = Op::all_gather, .dtype = dtype_of<T>(), .label = label});
-  const auto copied = [&] { return (sizes.elements - sizes.own_elements + sizes.own_copied) * size_of(sizes.dtype); };
-  return detail::run(c, sizes, copied, [&] { return c.all_gather(list); });
+  const PartList parts = parts_of(list);
+  return detail::run(c, {.op = Op::all_gather, .dtype = parts.dtype, .label = label}, parts,
+                     [&] { return c.all_gather(list); });
 }
 
 /// Sends every piece of every rank's `send` to its rank, into its place in that rank's `receive`.
 template <Communicator C, class Exchanges>
 [[nodiscard]] Pending<C> all_to_all(C& c, const Exchanges& exchanges, Label label = {}) {
   static_assert(check_exchanges<C>());
-  using T = detail::ElementOf<Exchanges>;
   const auto list = detail::view_of<Exchange>(exchanges);
-  detail::Sizes sizes =
-      detail::sizes_of(list, c.rank(), c.size(), {.op = Op::all_to_all, .dtype = dtype_of<T>(), .label = label});
-  for (std::size_t i = 0; i < list.size(); ++i)
-    for (std::size_t j = 0; j < list.size(); ++j)
-      detail::require_apart(i, bytes_of(list[i]), j, bytes_of(list[j]), sizeof(T));
-  std::vector<std::int64_t> counts;
-  if (c.monitor().options.checks)
-    for (const Exchange<T>& exchange : list) {
-      counts.insert(counts.end(), exchange.send_counts.begin(), exchange.send_counts.end());
-      counts.insert(counts.end(), exchange.receive_counts.begin(), exchange.receive_counts.end());
-    }
-  sizes.exchanged = counts;
-  const auto copied = [&] { return sizes.elements * size_of(sizes.dtype); };
-  return detail::run(c, sizes, copied, [&] { return c.all_to_all(list); });
+  const PartList parts = parts_of(list);
+  return detail::run(c, {.op = Op::all_to_all, .dtype = parts.dtype, .label = label}, parts,
+                     [&] { return c.all_to_all(list); });
 }
 
 /// Sums this rank's piece of all ranks' `full`. `write` specifies whether `local` is overwritten or each contribution
@@ -239,11 +216,12 @@ template <class Wire, Communicator C, class Segments>
                                         SumOrder order = SumOrder::any) {
   static_assert(detail::check_wire<C, Wire>());
   const std::span<const Segment<float>> list = detail::view_of(segments);
-  const detail::Entered entered{
-      .op = Op::reduce_scatter, .dtype = dtype_of<Wire>(), .label = label, .variant = detail::variant_of(write, order)};
-  const detail::Sizes sizes = detail::sizes_of(list, c.rank(), c.size(), entered, write);
-  const auto copied = [&] { return sizes.own_elements * (c.size() - 1) * size_of(sizes.dtype); };
-  return detail::run(c, sizes, copied, [&] {
+  const detail::Entered entered{.op = Op::reduce_scatter,
+                                .dtype = dtype_of<Wire>(),
+                                .label = label,
+                                .variant = detail::variant_of(write, order),
+                                .write = write};
+  return detail::run(c, entered, parts_of(list), [&] {
     if constexpr (requires { c.template reduce_scatter<Wire>(list, write, contributions, order); })
       return c.template reduce_scatter<Wire>(list, write, contributions, order);
     else if constexpr (requires { c.template reduce_scatter<Wire>(list, write, contributions); })
@@ -259,27 +237,21 @@ template <class Wire, Communicator C, class Segments>
 [[nodiscard]] Pending<C> all_reduce(C& c, const Segments& segments, Label label = {}) {
   static_assert(detail::check_wire<C, Wire>());
   const std::span<const Segment<float>> list = detail::view_of(segments);
-  const detail::Sizes sizes =
-      detail::sizes_of(list, c.rank(), c.size(), {.op = Op::all_reduce, .dtype = dtype_of<Wire>(), .label = label});
-  const auto copied = [&] {
-    return sizes.own_elements * (c.size() - 1) * size_of(sizes.dtype) +
-           (sizes.elements - sizes.own_elements) * size_of(DType::f32);
-  };
-  return detail::run(c, sizes, copied, [&] { return c.template all_reduce<Wire>(list); });
+  return detail::run(c, {.op = Op::all_reduce, .dtype = dtype_of<Wire>(), .label = label}, parts_of(list),
+                     [&] { return c.template all_reduce<Wire>(list); });
 }
 
 /// Reduces a few values (double or std::int64_t) over all ranks, in rank order, into every rank's `values`. Blocks.
 template <Communicator C, class T>
 void reduce(C& c, std::span<T> values, Reduction reduction, Label label = {}) {
-  const auto count = static_cast<std::int64_t>(values.size());
   const detail::Entered entered{.op = Op::reduce,
                                 .dtype = dtype_of<T>(),
-                                .elements = count,
+                                .elements = std::ssize(values),
                                 .label = label,
                                 .segments = 1,
-                                .variant = static_cast<std::uint8_t>(reduction)};
-  const auto copied = [&] { return count * (c.size() - 1) * size_of(entered.dtype); };
-  detail::run(c, entered, copied, [&] { c.reduce(values, reduction); });
+                                .variant = static_cast<std::uint8_t>(reduction),
+                                .own_elements = std::ssize(values)};
+  detail::run(c, entered, {}, [&] { c.reduce(values, reduction); });
 }
 
 /// Returns the sum of one value over all ranks, added in rank order.
@@ -293,11 +265,13 @@ double sum_over_ranks(C& c, double value, Label label = {}) {
 template <Communicator C>
 void broadcast(C& c, std::span<std::byte> bytes, int root, Label label = {}) {
   require(root >= 0 && root < c.size(), "broadcast: rank ", root, " of ", c.size(), " is not there");
-  const auto count = static_cast<std::int64_t>(bytes.size());
-  const auto variant = static_cast<std::uint8_t>(root);
-  detail::run(
-      c, {.op = Op::broadcast, .elements = count, .label = label, .segments = 1, .variant = variant},
-      [&] { return c.rank() == root ? 0 : count; }, [&] { c.broadcast(bytes, root); });
+  const detail::Entered entered{.op = Op::broadcast,
+                                .elements = std::ssize(bytes),
+                                .label = label,
+                                .segments = 1,
+                                .variant = static_cast<std::uint8_t>(root),
+                                .own_elements = c.rank() == root ? std::ssize(bytes) : 0};
+  detail::run(c, entered, {}, [&] { c.broadcast(bytes, root); });
 }
 
 /// Gathers every rank's `mine` into `all`, in rank order. All ranks pass the same size. Blocks.
@@ -305,17 +279,14 @@ template <Communicator C>
 void gather_bytes(C& c, std::span<const std::byte> mine, std::span<std::byte> all, Label label = {}) {
   require(all.size() == mine.size() * static_cast<std::size_t>(c.size()), "gather_bytes: ", all.size(),
           " bytes were given for ", c.size(), " ranks of ", mine.size(), " bytes each");
-  const auto count = static_cast<std::int64_t>(all.size());
-  detail::run(
-      c, {.op = Op::gather_bytes, .elements = count, .label = label, .segments = 1}, [&] { return count; },
-      [&] { c.gather_bytes(mine, all); });
+  detail::run(c, {.op = Op::gather_bytes, .elements = std::ssize(all), .label = label, .segments = 1}, {},
+              [&] { c.gather_bytes(mine, all); });
 }
 
 /// Returns when all ranks have called it.
 template <Communicator C>
 void barrier(C& c, Label label = {}) {
-  detail::run(
-      c, {.op = Op::barrier, .label = label}, [] { return 0; }, [&] { c.barrier(); });
+  detail::run(c, {.op = Op::barrier, .label = label}, {}, [&] { c.barrier(); });
 }
 
 /// Makes the next collective of `c` start after `event`. Several calls accumulate: it then starts after all of the
@@ -367,27 +338,54 @@ std::shared_ptr<std::byte> shared_memory(C& c, std::int64_t bytes) {
     return nullptr;
 }
 
+namespace detail {
+
+/// Returns the size of the part of a communicator that has the color of `rank`, and this rank's number in it.
+Position position_in_part(const Position& whole, FunctionRef<int(int)> color_of);
+/// Throws InputError unless a communicator's own split made the part that `expected` describes.
+void require_part(const Position& whole, const Position& expected, const Position& made);
+
+}  // namespace detail
+
 /// Splits `c`: ranks r with equal color_of(r) form a new communicator, ordered by their rank in `c`, with its options.
-template <Communicator C, class ColorOf>
-C split(C& c, ColorOf color_of) {
-  const int color = color_of(c.rank());
-  int ranks = 0;
-  int rank = 0;
-  for (int peer = 0; peer < c.size(); ++peer) {
-    if (color_of(peer) != color) continue;
-    if (peer < c.rank()) ++rank;
-    ++ranks;
-  }
+template <Communicator C>
+C split(C& c, FunctionRef<int(int)> color_of) {
+  const detail::Position whole = detail::position_of(c), expected = detail::position_in_part(whole, color_of);
   if constexpr (requires { c.split_into({}); }) {
-    return c.split_into({.ranks = ranks, .rank = rank});
+    return c.split_into({.ranks = expected.size, .rank = expected.rank});
   } else {
     C part = detail::watch(c.monitor(), Record{.sequence = c.monitor().sequence, .label = {.what = "split"}},
-                           [&] { return c.split(color); });
-    require<InputError>(part.rank() == rank && part.size() == ranks, "split: a communicator made rank ", c.rank(),
-                        " of ", c.size(), " rank ", part.rank(), " of ", part.size(), ", and it is rank ", rank, " of ",
-                        ranks, "; ranks of equal color form the new communicator, in their order");
+                           [&] { return c.split(color_of(c.rank())); });
+    detail::require_part(whole, expected, detail::position_of(part));
     return part;
   }
 }
+
+/// Instantiates the collectives of a communicator that stacks call: `extern template` in its header, `template` in one
+/// source, so that the library contains them.
+#define FSDP_COLLECTIVES(how, ...)                                                                               \
+  how class Pending<__VA_ARGS__>;                                                                                \
+  how Pending<__VA_ARGS__> all_gather(__VA_ARGS__&, const std::vector<Segment<float>>&, Label);                  \
+  how Pending<__VA_ARGS__> all_gather(__VA_ARGS__&, const std::vector<Segment<bf16>>&, Label);                   \
+  how Pending<__VA_ARGS__> all_gather(__VA_ARGS__&, const std::array<Segment<double>, 1>&, Label);               \
+  how Pending<__VA_ARGS__> all_gather(__VA_ARGS__&, const std::array<Segment<std::int64_t>, 1>&, Label);         \
+  how Pending<__VA_ARGS__> reduce_scatter<float>(__VA_ARGS__&, const std::vector<Segment<float>>&, Write, Label, \
+                                                 Contributions, SumOrder);                                       \
+  how Pending<__VA_ARGS__> reduce_scatter<bf16>(__VA_ARGS__&, const std::vector<Segment<float>>&, Write, Label,  \
+                                                Contributions, SumOrder);                                        \
+  how Pending<__VA_ARGS__> all_reduce<float>(__VA_ARGS__&, const std::vector<Segment<float>>&, Label);           \
+  how Pending<__VA_ARGS__> all_reduce<bf16>(__VA_ARGS__&, const std::vector<Segment<float>>&, Label);            \
+  how void reduce(__VA_ARGS__&, std::span<std::int64_t>, Reduction, Label);                                      \
+  how void reduce(__VA_ARGS__&, std::span<double>, Reduction, Label);                                            \
+  how void broadcast(__VA_ARGS__&, std::span<std::byte>, int, Label);                                            \
+  how void gather_bytes(__VA_ARGS__&, std::span<const std::byte>, std::span<std::byte>, Label);                  \
+  how void barrier(__VA_ARGS__&, Label);                                                                         \
+  how __VA_ARGS__ split(__VA_ARGS__&, FunctionRef<int(int)>);
+/// The same for a backend with its core.
+#define FSDP_BACKEND(how, Core, Device, ...) \
+  how class TransferRequest<Core>;           \
+  how class Backend<Core, Device>;           \
+  how class __VA_ARGS__;                     \
+  FSDP_COLLECTIVES(how, __VA_ARGS__)
 
 }  // namespace fsdp::comm

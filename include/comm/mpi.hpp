@@ -14,7 +14,6 @@
 #include <tessera/fsdp/core/language.hpp>  // must be included before all others
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -22,8 +21,10 @@
 #include <utility>
 
 #include <tessera/comm/backend.hpp>
+#include <tessera/comm/collectives.hpp>
 #include <tessera/comm/mpi_rank.hpp>
 #include <tessera/comm/queued_core.hpp>
+#include <tessera/fsdp/core/function_ref.hpp>
 #include <tessera/fsdp/device/cpu.hpp>
 
 namespace fsdp::comm {
@@ -31,7 +32,7 @@ namespace fsdp::comm {
 /// The launcher of Mpi, in src/comm/launch: initialises MPI, runs f and finalises. Returns f's status. An exception
 /// prints one line with the rank and aborts all processes with its exit_status_of. If all ranks throw the same error
 /// (other than CollectiveError) within two seconds, rank 0 alone prints it, and all ranks return its status.
-int run_mpi(const Options& options, const std::function<int(std::unique_ptr<MpiRank>)>& f);
+int run_mpi(const Options& options, FunctionRef<int(std::unique_ptr<MpiRank>)> f);
 /// Initialises MPI until the last copy of the returned pointer is destroyed; meanwhile run_mpi neither initialises nor
 /// finalises it.
 std::shared_ptr<void> keep_mpi(const Options& options);
@@ -103,13 +104,16 @@ class Mpi : public Backend<MpiCore<DeviceType>, DeviceType> {
   /// Runs f(communicator) on this process's rank; see run_mpi. Returns f's status.
   template <class F>
   static int run(const Options& options, F f) {
-    return run_mpi(options, [&f](std::unique_ptr<MpiRank> rank) {
-      Mpi communicator(core_of(std::move(rank)));
-      return run_rank(f, communicator);
-    });
+    return run_each(options, [&f](Mpi& communicator) { return run_rank(f, communicator); });
   }
 
  private:
+  static int run_each(const Options& options, FunctionRef<int(Mpi&)> f) {
+    return run_mpi(options, [&f](std::unique_ptr<MpiRank> rank) {
+      Mpi communicator(core_of(std::move(rank)));
+      return f(communicator);
+    });
+  }
   template <class Other>
   friend class Mpi;
   explicit Mpi(std::unique_ptr<Core> core) : Backend<Core, DeviceType>(std::move(core)) {}
@@ -124,5 +128,7 @@ class Mpi : public Backend<MpiCore<DeviceType>, DeviceType> {
 
 template <class DeviceType>
 inline constexpr bool supports_wire<Mpi<DeviceType>, bf16> = true;
+
+FSDP_BACKEND(extern template, MpiRank, device::Cpu, Mpi<>)
 
 }  // namespace fsdp::comm

@@ -20,6 +20,7 @@
 #include <tessera/comm/nccl_rank.hpp>
 #include <tessera/comm/queued_core.hpp>
 #include <tessera/comm/rendezvous.hpp>
+#include <tessera/fsdp/core/function_ref.hpp>
 #include <tessera/fsdp/device/cuda.hpp>
 
 namespace fsdp::comm {
@@ -60,16 +61,21 @@ class Nccl : public Backend<QueuedCore<NcclRank, DeviceType>, DeviceType> {
   /// InputError if the machine has fewer devices than ranks.
   template <class F>
   static int run(const nccl::Table& table, const JobPlace& place, const Options& options, F f) {
+    return run_at(table, place, options, [&f](Nccl& communicator) { return run_rank(f, communicator); });
+  }
+
+ private:
+  static int run_at(const nccl::Table& table, const JobPlace& place, const Options& options,
+                    FunctionRef<int(Nccl&)> f) {
     choose_device(place);
     nccl::Seat seat{.rank = place.rank, .size = place.size};
     if (place.rank == 0) seat.id = nccl::make_id(table);
     rendezvous_over_tcp({.rank = place.rank, .size = place.size, .deadline = options.deadline}, place.address,
                         place.port, seat.id);
     Nccl communicator(table, seat, options);
-    return run_rank(f, communicator);
+    return f(communicator);
   }
 
- private:
   /// Selects the device of the local rank, if this device type can be selected.
   static void choose_device(const JobPlace& place) {
     if constexpr (requires { DeviceType::select(DeviceType::count()); }) {

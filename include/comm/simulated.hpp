@@ -11,7 +11,7 @@
 #include <span>
 #include <string_view>
 
-#include <tessera/comm/communicator.hpp>
+#include <tessera/comm/collectives.hpp>
 #include <tessera/fsdp/device/meta.hpp>
 
 namespace fsdp::comm {
@@ -131,5 +131,8 @@ class Simulated {
 
 template <class DeviceType>
 inline constexpr bool supports_wire<Simulated<DeviceType>, bf16> = true;
+
+extern template class Simulated<device::Meta>;
+FSDP_COLLECTIVES(extern template, Simulated<device::Meta>)
 
 }  // namespace fsdp::comm

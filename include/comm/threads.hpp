@@ -13,7 +13,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -25,6 +24,7 @@
 #include <tessera/comm/collectives.hpp>
 #include <tessera/comm/queued_core.hpp>
 #include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/function_ref.hpp>
 #include <tessera/fsdp/device/cpu.hpp>
 
 namespace fsdp::comm {
@@ -117,7 +117,7 @@ class ThreadsRank {
 /// The launcher of Threads: runs f(core) on `ranks` threads and joins them. Returns the nonzero
 /// status of the lowest rank that has one, else 0. If one throws, the others' collectives throw CollectiveError; the
 /// first failure is rethrown here after all threads have ended.
-int run_threads(int ranks, const Options& options, const std::function<int(std::unique_ptr<ThreadsRank>)>& f);
+int run_threads(int ranks, const Options& options, FunctionRef<int(std::unique_ptr<ThreadsRank>)> f);
 
 /// A communicator of threads of this process, which read each other's memory.
 template <class DeviceType = device::Cpu>
@@ -133,28 +133,24 @@ class Threads : public Backend<CoreOf<ThreadsRank, DeviceType>, DeviceType> {
   /// Runs f(communicator) on `ranks` threads; see run_threads for status and errors.
   template <class F>
   static int run(int ranks, const Options& options, F f) {
-    return run_threads(ranks, options, [&f](std::unique_ptr<ThreadsRank> rank) {
-      Threads communicator(comm::core_of<DeviceType>(std::move(rank)));
-      return run_rank(f, communicator);
-    });
+    return run_each(ranks, options, [&f](Threads& communicator) { return run_rank(f, communicator); });
   }
 
  private:
   friend class ThreadRanks;
+  static int run_each(int ranks, const Options& options, FunctionRef<int(Threads&)> f) {
+    return run_threads(ranks, options, [&f](std::unique_ptr<ThreadsRank> rank) {
+      Threads communicator(comm::core_of<DeviceType>(std::move(rank)));
+      return f(communicator);
+    });
+  }
   explicit Threads(std::unique_ptr<Core> core) : Backend<Core, DeviceType>(std::move(core)) {}
 };
 
-/// Collectives of small values that are compiled into the library.
-/// @{
-extern template void reduce(Threads<>&, std::span<std::int64_t>, Reduction, Label);
-extern template void reduce(Threads<>&, std::span<double>, Reduction, Label);
-extern template void broadcast(Threads<>&, std::span<std::byte>, int, Label);
-extern template void gather_bytes(Threads<>&, std::span<const std::byte>, std::span<std::byte>, Label);
-extern template void barrier(Threads<>&, Label);
-/// @}
-
 template <class DeviceType>
 inline constexpr bool supports_wire<Threads<DeviceType>, bf16> = true;
+
+FSDP_BACKEND(extern template, ThreadsRank, device::Cpu, Threads<>)
 
 /// The ranks of one job, on threads of the caller; Threads::run makes its threads itself.
 ///

@@ -50,6 +50,24 @@ ByteSegment bytes_of(const Exchange<T>& exchange) {
 }
 /// @}
 
+/// The segments or exchanges of one collective with their element type erased.
+struct PartList {
+  const void* first = nullptr;
+  std::size_t count = 0;
+  DType dtype = DType::u8;  ///< type of the elements in memory
+  ByteSegment (*part)(const void* first, std::size_t index) = nullptr;
+
+  ByteSegment operator[](std::size_t index) const { return part(first, index); }
+};
+template <template <class> class Part, class T>
+ByteSegment part_at(const void* first, std::size_t index) {
+  return bytes_of(static_cast<const Part<T>*>(first)[index]);
+}
+template <template <class> class Part, class T>
+PartList parts_of(std::span<const Part<T>> list) {
+  return {.first = list.data(), .count = list.size(), .dtype = dtype_of<T>(), .part = part_at<Part, T>};
+}
+
 /// The properties of a transfer that must be the same on all ranks. They are few enough to be compared in every
 /// transfer, even without Options::checks.
 struct Outline {
@@ -102,13 +120,8 @@ void require_same_counts(const Monitor& monitor, const CountedPiece& piece);
 void describe(Transfer& transfer, Op op, DType dtype, DType wire, Write write = Write::overwrite);
 /// Appends a segment to `transfer`.
 void add_segment(Transfer& transfer, const ByteSegment& segment);
-/// Fills `transfer` and adds all segments.
-template <template <class> class Part, class T>
-void describe(Transfer& transfer, Op op, std::span<const Part<T>> segments, DType wire,
-              Write write = Write::overwrite) {
-  describe(transfer, op, dtype_of<T>(), wire, write);
-  for (const Part<T>& segment : segments) add_segment(transfer, bytes_of(segment));
-}
+/// Resets `transfer` and adds all segments or exchanges of a collective.
+void describe(Transfer& transfer, Op op, const PartList& parts, DType wire, Write write = Write::overwrite);
 
 /// Copies like memcpy. Large copies are split over `threads` OpenMP threads (0: as many as the calling thread's own
 /// parallel regions have). OpenMP settings stay unchanged.

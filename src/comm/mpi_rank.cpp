@@ -3,10 +3,14 @@
 
 #include <algorithm>
 
+#include <tessera/comm/mpi.hpp>
+
 #include "mpi_engine.hpp"
 #include "mpi_library.hpp"
 
 namespace fsdp::comm {
+
+FSDP_BACKEND(template, MpiRank, device::Cpu, Mpi<>)
 
 MpiRank::MpiRank(Messages messages, const Options& options, MpiWatch* watch)
     : engine_(std::make_unique<Engine>(std::move(messages), options, watch)) {}

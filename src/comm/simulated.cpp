@@ -5,6 +5,9 @@
 
 namespace fsdp::comm {
 
+template class Simulated<device::Meta>;
+FSDP_COLLECTIVES(template, Simulated<device::Meta>)
+
 std::unique_ptr<Monitor> simulated_monitor(const SimulatedWorld& world, const Options& options) {
   constexpr int most = 1 << 20;  // a plan's tables have a row for each rank
   require<InputError>(world.ranks <= most, "simulated communicator: ", world.ranks, " ranks were asked for; at most ",

@@ -11,11 +11,7 @@
 
 namespace fsdp::comm {
 
-template void reduce(Threads<>&, std::span<std::int64_t>, Reduction, Label);
-template void reduce(Threads<>&, std::span<double>, Reduction, Label);
-template void broadcast(Threads<>&, std::span<std::byte>, int, Label);
-template void gather_bytes(Threads<>&, std::span<const std::byte>, std::span<std::byte>, Label);
-template void barrier(Threads<>&, Label);
+FSDP_BACKEND(template, ThreadsRank, device::Cpu, Threads<>)
 
 ThreadsRank::ThreadsRank(std::shared_ptr<ThreadsGroup> group, int rank, const Options& options, End end)
     : group_(std::move(group)),

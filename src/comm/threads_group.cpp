@@ -82,7 +82,7 @@ std::shared_ptr<ThreadsGroup> group_of_threads(int ranks) {
   return std::make_shared<ThreadsGroup>(std::make_shared<ThreadsWorld>(), ranks);
 }
 
-int run_threads(int ranks, const Options& options, const std::function<int(std::unique_ptr<ThreadsRank>)>& f) {
+int run_threads(int ranks, const Options& options, FunctionRef<int(std::unique_ptr<ThreadsRank>)> f) {
   const auto group = group_of_threads(ranks);
   const auto& world = group->world;
   std::vector<std::exception_ptr> errors(static_cast<std::size_t>(ranks));

@@ -84,6 +84,11 @@ void add_segment(Transfer& transfer, const ByteSegment& segment) {
   }
 }
 
+void describe(Transfer& transfer, Op op, const PartList& parts, DType wire, Write write) {
+  describe(transfer, op, parts.dtype, wire, write);
+  for (std::size_t index = 0; index < parts.count; ++index) add_segment(transfer, parts[index]);
+}
+
 void require_same(int rank, const Outline& mine, int peer, const Outline& theirs) {
   if (mine == theirs) return;
   const auto words = [](const Outline& outline) {

@@ -136,7 +136,7 @@ std::shared_ptr<void> keep_mpi(const Options& options) {
   return process;
 }
 
-int run_mpi(const Options& options, const std::function<int(std::unique_ptr<MpiRank>)>& f) {
+int run_mpi(const Options& options, FunctionRef<int(std::unique_ptr<MpiRank>)> f) {
   const LaunchedJob job = launched_job();  // read before MPI starts, which may set such variables itself
   MpiWatch watch;
   std::optional<TerminationReport> report;  // reports until MPI is finalised
