@@ -12,7 +12,7 @@ function(tessera_add_kernels target)
   foreach(isa IN LISTS isas)
     add_library(${target}_kernels_${isa} OBJECT ${ARGN})
     tessera_own_target(${target}_kernels_${isa})
-    set_target_properties(${target}_kernels_${isa} PROPERTIES UNITY_BUILD OFF)  # each has names of its own set
+    tessera_unity(${target}_kernels_${isa} 16)
     target_compile_definitions(${target}_kernels_${isa} PRIVATE FSDP_ISA=${isa})
     target_compile_options(${target}_kernels_${isa} PRIVATE
       ${flags_${isa}} -fno-math-errno -fno-trapping-math "$<$<CONFIG:Release,RelWithDebInfo>:-O3>")

@@ -113,9 +113,7 @@ void round(const float* __restrict from, std::int64_t count, bf16* __restrict to
   for (std::int64_t i = 0; i < count; ++i) to[i] = bf16(from[i]);
 }
 
-constexpr SumLoops exported = {.sum = sum, .round = round};
-
 }  // namespace
 }  // namespace fsdp::comm
 
-FSDP_EXPORT_TABLE(::fsdp::comm::SumLoops, ::fsdp::comm::exported)
+FSDP_EXPORT_KERNELS(::fsdp::comm::SumLoops, {.sum = fsdp::comm::sum, .round = fsdp::comm::round})

@@ -7,8 +7,7 @@
 /// file keeps its functions in an anonymous namespace, calls no inline function of a library (the linker would keep one
 /// copy for all sets), and exports one constant table of function pointers:
 ///
-///     constexpr RowKernels exported = {{functions<float>, functions<bf16>}};  // in the anonymous namespace
-///     FSDP_EXPORT_KERNELS(RowKernels)                                         // at global scope
+///     FSDP_EXPORT_KERNELS(RowKernels, {{row_functions<float>, row_functions<bf16>}})
 ///
 /// Callers are compiled once and use the table of the current set: `kernels<RowKernels>().of<T>().norm(...)`.
 #pragma once
@@ -55,10 +54,10 @@ const Table& kernels() {
 
 }  // namespace fsdp::device::cpu
 
-#define FSDP_EXPORT_KERNELS(Table) FSDP_EXPORT_TABLE(::fsdp::device::cpu::Table, exported)
-/// The same for a table in another namespace.
-#define FSDP_EXPORT_TABLE(Table, exported)                                             \
+/// Defines `table` of a type, in its namespace fsdp::device::cpu or at global scope, with the following initialiser.
+#define FSDP_EXPORT_KERNELS(Table, ...)                                                \
   template <>                                                                          \
   const Table& fsdp::device::cpu::table<Table, ::fsdp::device::cpu::Isa::FSDP_ISA>() { \
+    static constexpr Table exported = __VA_ARGS__;                                     \
     return exported;                                                                   \
   }

@@ -80,17 +80,17 @@ DigestSums digest(const T* x, std::int64_t count) {
 }
 
 template <class T>
-constexpr ElementwiseFunctions<T> functions = {.add = add<T, T>,
-                                               .fill = fill<T>,
-                                               .from_float = convert<float, T>,
-                                               .to_float = convert<T, float>,
-                                               .add_to_float = add<T, float>,
-                                               .scale = scale<T, T>,
-                                               .scale_to_float = scale<T, float>,
-                                               .digest = digest<T>};
-constexpr ElementwiseKernels exported = {{functions<float>, functions<bf16>}};
+constexpr ElementwiseFunctions<T> elementwise_functions = {.add = add<T, T>,
+                                                           .fill = fill<T>,
+                                                           .from_float = convert<float, T>,
+                                                           .to_float = convert<T, float>,
+                                                           .add_to_float = add<T, float>,
+                                                           .scale = scale<T, T>,
+                                                           .scale_to_float = scale<T, float>,
+                                                           .digest = digest<T>};
 
 }  // namespace
-}  // namespace fsdp::device::cpu
 
-FSDP_EXPORT_KERNELS(ElementwiseKernels)
+FSDP_EXPORT_KERNELS(ElementwiseKernels, {{elementwise_functions<float>, elementwise_functions<bf16>}})
+
+}  // namespace fsdp::device::cpu

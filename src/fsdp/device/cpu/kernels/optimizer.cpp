@@ -118,13 +118,12 @@ SplitSum fixed_point_squares(const float* x, double scale, std::int64_t count) {
   return total;
 }
 
-constexpr OptimizerKernels exported = {.adamw = adamw,
+}  // namespace
+
+FSDP_EXPORT_KERNELS(OptimizerKernels, {.adamw = adamw,
                                        .sgd = sgd,
                                        .sum_of_squares = sum_of_squares,
                                        .largest_magnitude = largest_magnitude,
-                                       .fixed_point_squares = fixed_point_squares};
+                                       .fixed_point_squares = fixed_point_squares})
 
-}  // namespace
 }  // namespace fsdp::device::cpu
-
-FSDP_EXPORT_KERNELS(OptimizerKernels)

@@ -161,15 +161,15 @@ void store_sum(const float* from, std::int64_t parts, std::int64_t distance, flo
 }
 
 template <class T>
-constexpr AttentionFunctions<T> functions = {.pack = pack<T>,
-                                             .softmax = softmax<T>,
-                                             .finish = finish<T>,
-                                             .delta = delta<T>,
-                                             .gradient = gradient<T>,
-                                             .store_sum = store_sum<T>};
-constexpr AttentionKernels exported = {{functions<float>, functions<bf16>}};
+constexpr AttentionFunctions<T> attention_functions = {.pack = pack<T>,
+                                                       .softmax = softmax<T>,
+                                                       .finish = finish<T>,
+                                                       .delta = delta<T>,
+                                                       .gradient = gradient<T>,
+                                                       .store_sum = store_sum<T>};
 
 }  // namespace
-}  // namespace fsdp::device::cpu
 
-FSDP_EXPORT_KERNELS(AttentionKernels)
+FSDP_EXPORT_KERNELS(AttentionKernels, {{attention_functions<float>, attention_functions<bf16>}})
+
+}  // namespace fsdp::device::cpu

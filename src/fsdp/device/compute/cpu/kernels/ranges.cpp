@@ -64,14 +64,14 @@ void step(float decay, float factor, const T* direction, float* main, bf16* mode
 }
 
 template <class T>
-constexpr RangeFunctions<T> functions = {.swiglu = swiglu<T>,
-                                         .swiglu_backward = swiglu_backward<T>,
-                                         .scale = scale<T>,
-                                         .combine = combine<T>,
-                                         .step = step<T>};
-constexpr RangeKernels exported = {{functions<float>, functions<bf16>}, momentum_direction};
+constexpr RangeFunctions<T> range_functions = {.swiglu = swiglu<T>,
+                                               .swiglu_backward = swiglu_backward<T>,
+                                               .scale = scale<T>,
+                                               .combine = combine<T>,
+                                               .step = step<T>};
 
 }  // namespace
-}  // namespace fsdp::device::cpu
 
-FSDP_EXPORT_KERNELS(RangeKernels)
+FSDP_EXPORT_KERNELS(RangeKernels, {{range_functions<float>, range_functions<bf16>}, momentum_direction})
+
+}  // namespace fsdp::device::cpu

@@ -142,16 +142,16 @@ void scaled_exponential(T* row, std::int64_t count, float most, float factor) {
 }
 
 template <class T>
-constexpr RowFunctions<T> functions = {.norm = norm<T>,
-                                       .norm_backward = norm_backward<T>,
-                                       .rotate = rotate<T>,
-                                       .products = products<T>,
-                                       .weighted_sum = weighted_sum<T>,
-                                       .maximum_and_sum = maximum_and_sum<T>,
-                                       .scaled_exponential = scaled_exponential<T>};
-constexpr RowKernels exported = {{functions<float>, functions<bf16>}};
+constexpr RowFunctions<T> row_functions = {.norm = norm<T>,
+                                           .norm_backward = norm_backward<T>,
+                                           .rotate = rotate<T>,
+                                           .products = products<T>,
+                                           .weighted_sum = weighted_sum<T>,
+                                           .maximum_and_sum = maximum_and_sum<T>,
+                                           .scaled_exponential = scaled_exponential<T>};
 
 }  // namespace
-}  // namespace fsdp::device::cpu
 
-FSDP_EXPORT_KERNELS(RowKernels)
+FSDP_EXPORT_KERNELS(RowKernels, {{row_functions<float>, row_functions<bf16>}})
+
+}  // namespace fsdp::device::cpu
