@@ -43,10 +43,8 @@ class AnyQueue {
   };
 
   AnyQueue() = default;
-  AnyQueue(std::shared_ptr<void> queue, const Calls& calls, void* native);
-  AnyQueue(AnyQueue&&) noexcept;
-  AnyQueue& operator=(AnyQueue&&) noexcept;
-  ~AnyQueue();
+  AnyQueue(std::shared_ptr<void> queue, const Calls& calls, void* native)
+      : queue_(std::move(queue)), calls_(&calls), native_(native) {}
   explicit operator bool() const { return calls_ != nullptr; }
 
   AnyEvent record() const { return calls_->record(queue_.get()); }

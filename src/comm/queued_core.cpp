@@ -7,12 +7,6 @@
 
 namespace fsdp::comm {
 
-AnyQueue::AnyQueue(std::shared_ptr<void> queue, const Calls& calls, void* native)
-    : queue_(std::move(queue)), calls_(&calls), native_(native) {}
-AnyQueue::AnyQueue(AnyQueue&&) noexcept = default;
-AnyQueue& AnyQueue::operator=(AnyQueue&&) noexcept = default;
-AnyQueue::~AnyQueue() = default;
-
 void AnyQueue::sum(std::span<const Contribution> contributions, DType wire, std::int64_t count, Write write,
                    float* to) const {
   if (count == 0) return;
