@@ -334,8 +334,7 @@ ChatTokens ChatFormat::encode(std::string_view json, const std::string& source) 
 }
 
 std::string chat_message(std::string_view role, std::string_view content) {
-  return nlohmann::json{{"role", role}, {"content", content}}.dump(-1, ' ', false,
-                                                                   nlohmann::json::error_handler_t::replace);
+  return json_text(nlohmann::json{{"role", role}, {"content", content}});
 }
 
 }  // namespace fsdp::text

@@ -84,7 +84,7 @@ void check_part(Json& part, const std::string& where) {
   const bool known =
       type == part.end() ||
       (type->is_string() && std::ranges::find(text_types, type->get_ref<const std::string&>()) != text_types.end());
-  require<InputError>(known, where, " is of the type ", shortened(type == part.end() ? "" : type->dump()),
+  require<InputError>(known, where, " is of the type ", shortened(type == part.end() ? "" : json_text(*type)),
                       ", and the model reads text alone; leave the record out, or write its content as text");
   const auto text = part.find("text");
   require<InputError>(text != part.end() && text->is_string(), where, " has no \"text\"");
@@ -203,7 +203,7 @@ std::optional<bool> mark_of(const Json& value, std::string_view key, const std::
   if (value.is_null()) return std::nullopt;  // `datasets` writes null for a missing key
   if (value.is_boolean()) return value.get<bool>();
   const bool known = value.is_number() && (value == 0 || value == 1);
-  require<InputError>(known, where, " has \"", key, "\" of ", shortened(value.is_binary() ? "?" : value.dump()),
+  require<InputError>(known, where, " has \"", key, "\" of ", shortened(value.is_binary() ? "?" : json_text(value)),
                       "; it may be 0 or false (not learned), and 1 or true (learned)");
   return value == 1;
 }

@@ -8,7 +8,6 @@
 #include <bit>
 #include <cmath>
 #include <csignal>
-#include <cstring>
 #include <filesystem>
 #include <map>
 #include <string>

@@ -14,7 +14,7 @@
 #include <tessera/trainer/report/estimate.hpp>
 #include <tessera/trainer/report/report.hpp>
 
-#include "../../trainer/report/json_text.hpp"
+#include "../../fsdp/core/json/json_text.hpp"
 
 namespace fsdp::cli {
 namespace {
@@ -204,13 +204,13 @@ std::string json_of(const FoundConfigurations& found, const FitSpace& space, con
   for (const Configuration& way : found.best)
     best.push_back({{"flags", space.flags(way.train)},
                     {"compiled", compiled},
-                    {"estimate", nlohmann::ordered_json::parse(report::estimate_json(
-                                     way.step.estimate, title_of(way.step, *plan.train.options.cluster)))}});
+                    {"estimate", json_value(report::estimate_json(way.step.estimate,
+                                                                  title_of(way.step, *plan.train.options.cluster)))}});
   for (const auto& [strategy, fate] : outcomes_of_strategies(found.search, space))
     others.push_back({{"flags", strategy}, {"why", why(fate, space)}});
   const nlohmann::ordered_json object = {
       {"ways", space.size()}, {"estimated", found.search.asked}, {"best", best}, {"others", others}};
-  return report::json_text(object) + "\n";
+  return json_text(object) + "\n";
 }
 
 }  // namespace

@@ -58,7 +58,7 @@ TokenMap read_vocabulary(const Keys& model) {
   for (const auto& [name, value] : model.object("vocab").json().get_ref<const nlohmann::json::object_t&>()) {
     const std::optional<std::int32_t> id = value_as<std::int32_t>(value);
     if (!id)
-      model.refuse("gives token \"", shortened(name), "\" the id ", shortened(value.dump()),
+      model.refuse("gives token \"", shortened(name), "\" the id ", shortened(json_text(value)),
                    "; ids are whole numbers of 0 to ", largest_id);
     tokens.push_back({.name = name, .id = static_cast<TokenId>(*id)});
     bytes += name.size();
@@ -81,7 +81,7 @@ struct Pair {
 /// Reads a merge, "a b" or ["a", "b"]; returns nothing for the line "#version ...".
 std::optional<Pair> pair_of(const nlohmann::json& merge, const Keys& model) {
   const auto unclear = [&] {
-    model.refuse("has the merge ", shortened(merge.dump()), "; merges are \"a b\", or [\"a\", \"b\"]");
+    model.refuse("has the merge ", shortened(json_text(merge)), "; merges are \"a b\", or [\"a\", \"b\"]");
   };
   if (merge.is_array()) {
     if (merge.size() != 2 || !merge[0].is_string() || !merge[1].is_string()) unclear();

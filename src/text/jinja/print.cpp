@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "../../fsdp/core/json/json_text.hpp"
 #include "../unicode/code_points.hpp"
 #include "../unicode/unicode_sets.hpp"
 #include "value.hpp"
@@ -40,10 +41,6 @@ std::string quoted_text(std::string_view text) {
     }
   }
   return out + quote;
-}
-
-std::string json_text(std::string_view text, bool ascii) {
-  return nlohmann::json(text).dump(-1, ' ', ascii, nlohmann::json::error_handler_t::replace);
 }
 
 std::string print_list(const List& list) {
@@ -82,7 +79,7 @@ class JsonWriter {
   void write(const Value& value, int depth) {  // NOLINT(misc-no-recursion): as deep as the value
     require_short(out_);
     if (const std::string* text = value.as_text()) {
-      out_ += json_text(*text, style_.ascii);
+      out_ += json_text(nlohmann::json(*text), style_.ascii);
     } else if (value.is_none()) {
       out_ += "null";
     } else if (const bool* truth = value.get<bool>()) {
@@ -124,7 +121,7 @@ class JsonWriter {
       std::stable_sort(members.begin(), members.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
     }
     write_all('{', '}', members, depth, [&](const auto& member) {
-      out_ += json_text(member.first, style_.ascii) + style_.key_separator;
+      out_ += json_text(nlohmann::json(member.first), style_.ascii) + style_.key_separator;
       write(member.second, depth + 1);
     });
   }

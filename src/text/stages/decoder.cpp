@@ -21,7 +21,7 @@ std::vector<TokenId> ids_of(const Keys& part, const std::string& token) {
   for (const nlohmann::json& value : tokens.object(token.c_str()).array("ids")) {
     const std::optional<std::int32_t> id = value_as<std::int32_t>(value);
     if (!id)
-      part.refuse("\"TemplateProcessing\" has the id ", shortened(value.dump()), "; ids are whole numbers of 0 to ",
+      part.refuse("\"TemplateProcessing\" has the id ", shortened(json_text(value)), "; ids are whole numbers of 0 to ",
                   largest_id);
     ids.push_back(static_cast<TokenId>(*id));
   }

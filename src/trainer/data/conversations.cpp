@@ -10,7 +10,6 @@
 #include <numeric>
 #include <utility>
 
-#include <nlohmann/json.hpp>
 #include <range/v3/view/zip.hpp>
 
 #include <tessera/fsdp/core/error.hpp>
@@ -21,6 +20,7 @@
 #include <tessera/trainer/report/report.hpp>
 
 #include "../../fsdp/checkpoint/posix.hpp"
+#include "../../fsdp/core/json/json_text.hpp"
 #include "files/encodings.hpp"
 #include "files/text_files.hpp"
 
@@ -210,19 +210,16 @@ void ConversationTexts::write(const std::filesystem::path& path, const ReportByt
       });
   require<InputError>(!index.empty(), "--data ", files_.front().string(), files_.size() > 1 ? " and the others" : "",
                       ": there is no conversation");
-  const nlohmann::json json = [&] {
-    nlohmann::json sources = nlohmann::json::array();
-    for (const TextFile& file : texts) {
-      const std::string place = place_in(file);  // may be invalid UTF-8
-      sources.push_back(std::vector<std::uint8_t>(place.begin(), place.end()));
-    }
-    const std::int64_t all = std::accumulate(replaced.begin(), replaced.end(), std::int64_t{0});
-    return nlohmann::json{{"digest", digest_text(digest)},
-                          {"sources", sources},
-                          {"notes", findings.sentences(std::ssize(index), format_.name())},
-                          {"replaced", all}};
-  }();
-  const std::string text = json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);  // notes contain paths
+  std::vector<std::vector<std::uint8_t>> sources;  // as bytes, since JSON requires UTF-8
+  for (const TextFile& file : texts) {
+    const std::string place = place_in(file);
+    sources.emplace_back(place.begin(), place.end());
+  }
+  const std::string text =
+      object_text({{"digest", digest_text(digest)},
+                   {"notes", findings.sentences(std::ssize(index), format_.name())},
+                   {"replaced", std::accumulate(replaced.begin(), replaced.end(), std::int64_t{0})},
+                   {"sources", sources}});
   Tail tail{.conversations = std::ssize(index), .json_bytes = std::ssize(text)};
   magic.copy(tail.magic.data(), tail.magic.size());
   append(index.data(), index.size() * sizeof(Conversations::Entry));
@@ -249,8 +246,8 @@ Conversations::Conversations(const std::filesystem::path& path)
   const std::int64_t index_at = rest - tail.json_bytes - tail.conversations * entry_bytes;
   read_all(file_, path, index_.data(), index_.size() * sizeof(Entry), index_at);
   try {
-    const nlohmann::json json = nlohmann::json::parse(text);
-    digest_ = json.at("digest");
+    const nlohmann::ordered_json json = json_value(text);
+    digest_ = json.at("digest").get<std::string>();
     replaced_ = json.value("replaced", std::int64_t{0});  // older files do not contain the count
     for (const std::vector<std::uint8_t> name : json.at("sources")) sources_.emplace_back(name.begin(), name.end());
     notes_ = json.at("notes").get<std::vector<std::string>>();

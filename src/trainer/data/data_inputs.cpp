@@ -5,10 +5,9 @@
 #include <cmath>
 #include <optional>
 
-#include <nlohmann/json.hpp>
-
 #include <tessera/fsdp/core/error.hpp>
 
+#include "../../fsdp/core/json/json_text.hpp"
 #include "../../fsdp/core/paths.hpp"
 #include "../../fsdp/core/strings.hpp"
 
@@ -39,11 +38,11 @@ DataNames parse_data(std::span<const std::string> texts) {
 std::string to_text(const DataNames& names) {
   std::vector<std::vector<std::uint8_t>> paths;  // as bytes, since JSON requires UTF-8
   for (const std::string& path : names.paths) paths.emplace_back(path.begin(), path.end());
-  return nlohmann::json{{"paths", paths}, {"weights", names.weights}}.dump();
+  return object_text({{"paths", paths}, {"weights", names.weights}});
 }
 
 DataNames names_from_text(std::string_view text) {
-  const nlohmann::json json = nlohmann::json::parse(text);
+  const nlohmann::ordered_json json = json_value(text);
   DataNames names{.weights = json.at("weights")};
   for (const std::vector<std::uint8_t> path : json.at("paths")) names.paths.emplace_back(path.begin(), path.end());
   return names;

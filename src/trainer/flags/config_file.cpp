@@ -159,8 +159,7 @@ std::string write_toml(const FlagSet& flags, std::optional<Effect> but) {
     if (texts.empty() || flag.effect == but) continue;
     const bool bare = (flag.kind == FlagKind::number || flag.kind == FlagKind::boolean) && !is_beyond_toml(texts[0]);
     const nlohmann::json quoted = flag.kind == FlagKind::list ? nlohmann::json(texts) : nlohmann::json(texts[0]);
-    toml += message(flag.name, " = ",
-                    bare ? texts[0] : quoted.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace), "\n");
+    toml += message(flag.name, " = ", bare ? texts[0] : json_text(quoted), "\n");
   }
   return toml;
 }

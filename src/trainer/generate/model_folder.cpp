@@ -11,6 +11,7 @@
 
 #include "../../fsdp/core/json/strict_json.hpp"
 #include "../../fsdp/core/paths.hpp"
+#include "../../fsdp/core/strings.hpp"
 
 namespace fsdp::train {
 
@@ -58,7 +59,7 @@ std::string ids_of(const Keys& keys, const char* key) {
   for (const nlohmann::json& id : value.is_array() ? value : nlohmann::json::array({value})) {
     require<InputError>(id.is_number_unsigned(), keys.source(), ": \"", key, "\" is ", keys.dump(key),
                         "; it must be a token's id, or a list of such");
-    ids += (ids.empty() ? "" : ",") + id.dump();
+    ids += (ids.empty() ? "" : ",") + json_text(id);
   }
   return ids;
 }
@@ -71,8 +72,8 @@ void require_in_vocabulary(const std::string& ids, const char* key, const std::f
   const nlohmann::json config = parse_strict(read_small_file(path, most_config_bytes), path.string());
   const std::optional<std::uint64_t> vocabulary = value_at<std::uint64_t>(config, "vocab_size");
   if (!vocabulary) return;
-  for (const nlohmann::json& id : nlohmann::json::parse("[" + ids + "]"))
-    require<InputError>(id.get<std::uint64_t>() < *vocabulary, file.string(), ": \"", key, "\" names token ", id.dump(),
+  for (const std::string_view id : split_at(ids, ','))
+    require<InputError>(parsed<std::uint64_t>(id) < vocabulary, file.string(), ": \"", key, "\" names token ", id,
                         ", and the model's vocabulary has ", *vocabulary, " tokens; correct it, or give --stop-ids");
 }
 

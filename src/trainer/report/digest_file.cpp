@@ -13,10 +13,11 @@
 #include <tessera/fsdp/core/identity.hpp>
 #include <tessera/fsdp/core/terminal_text.hpp>
 
+#include "../../fsdp/core/json/json_text.hpp"
 #include "../../fsdp/core/json/strict_json.hpp"
 #include "../../fsdp/core/strings.hpp"
 #include "files.hpp"
-#include "json_text.hpp"
+#include "record_json.hpp"
 
 namespace fsdp::report {
 namespace {
@@ -48,7 +49,7 @@ ConfigValue value_of(const std::string& name, const Object& value) {
   if (value.is_boolean()) return {.name = name, .value = value.get<bool>()};
   if (value.is_number_integer()) return {.name = name, .value = value.get<std::int64_t>()};
   if (value.is_number()) return {.name = name, .value = value.get<double>()};
-  return {.name = name, .value = value.is_string() ? value.get<std::string>() : value.dump()};
+  return {.name = name, .value = value.is_string() ? value.get<std::string>() : json_text(value)};
 }
 
 std::optional<DigestStart> start_in(const Object& line) {
@@ -196,19 +197,19 @@ std::string other_size(const DigestStart& a, const DigestStart& b) {
 }
 
 std::string json_line(const DigestStart& s) {
-  return json_text({{"event", "start"},
-                    {"pieces", s.pieces},
-                    {"stack", s.stack},
-                    {"model", s.model_name},
-                    {"sizes", json_of(s.sizes)},
-                    {"seed", s.seed},
-                    {"world", s.world},
-                    {"threads", s.threads},
-                    {"instruction_set", s.instruction_set}});
+  return object_text({{"event", "start"},
+                      {"pieces", s.pieces},
+                      {"stack", s.stack},
+                      {"model", s.model_name},
+                      {"sizes", json_of(s.sizes)},
+                      {"seed", s.seed},
+                      {"world", s.world},
+                      {"threads", s.threads},
+                      {"instruction_set", s.instruction_set}});
 }
 
 std::string json_line(std::int64_t step, const StepDigest& digest) {
-  Object object = {{"step", step}};
+  Object object = json_object({{"step", step}});
   if (is_stream(digest.kind)) object["piece"] = digest.piece;
   object["unit"] = digest.name;
   object["kind"] = name_of(digest.kind);
@@ -225,7 +226,7 @@ DigestWriter::DigestWriter(const std::filesystem::path& path) : path_(path) {
     for (std::string text; std::getline(before, text);) {
       cut = before.eof();
       if (text.find("\"event\"") == std::string::npos) continue;
-      const auto line = Object::parse(text, nullptr, false);
+      const auto line = json_value(text);
       if (value_at<std::string>(line, "event") != "start") continue;
       used_ = true;
       before_ = start_in(line);
@@ -264,9 +265,7 @@ void DigestWriter::append(const std::string& lines) {
 
 DigestFile read_digests(const std::filesystem::path& path) {
   Reading reading(path);
-  read_lines("", path, [&](std::int64_t number, const std::string& text) {
-    reading.take(number, Object::parse(text, nullptr, false));
-  });
+  read_lines("", path, [&](std::int64_t number, const std::string& text) { reading.take(number, json_value(text)); });
   return std::move(reading).finish();
 }
 

@@ -11,7 +11,8 @@
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/trainer/report/report.hpp>
 
-#include "json_text.hpp"
+#include "../../fsdp/core/json/json_text.hpp"
+#include "record_json.hpp"
 
 namespace fsdp::report {
 namespace {
@@ -55,13 +56,13 @@ std::string links_text(const Estimate& estimate) {
 nlohmann::ordered_json links_json(const Estimate& estimate) {
   auto object = nlohmann::ordered_json::object();
   for (const Link link : links)
-    object[std::string(name_of(link))] = {{"bytes", std::llround(of(estimate.bytes, link))},
-                                          {"busy_seconds", of(estimate.busy, link)}};
+    object[std::string(name_of(link))] =
+        json_object({{"bytes", std::llround(of(estimate.bytes, link))}, {"busy_seconds", of(estimate.busy, link)}});
   return object;
 }
 
 nlohmann::ordered_json need_json(const plan::Need& need) {
-  return {{"needed", need.needed}, {"available", need.available}, {"left", need.left()}};
+  return json_object({{"needed", need.needed}, {"available", need.available}, {"left", need.left()}});
 }
 
 }  // namespace
@@ -111,30 +112,29 @@ std::string estimate_json(const Estimate& estimate, const EstimateTitle& title) 
   auto memory = nlohmann::ordered_json::object();
   for (const auto& [name, bytes] : ranges::views::zip(device::memory_kind_names, estimate.plan.bytes))
     memory[std::string(name)] = bytes;
-  const nlohmann::ordered_json object = {{"stack", title.stack},
-                                         {"cluster", title.cluster},
-                                         {"ranks", estimate.cluster.ranks},
-                                         {"nodes", estimate.cluster.nodes()},
-                                         {"fits", estimate.fits()},
-                                         {"device_bytes", need_json(estimate.device)},
-                                         {"host_bytes", need_json(estimate.host)},
-                                         {"memory", memory},
-                                         {"peak_bytes", estimate.plan.peak_bytes()},
-                                         {"offloaded_bytes", estimate.plan.offloaded_bytes},
-                                         {"step_seconds", estimate.seconds},
-                                         {"attention_parts", estimate.plan.middle_parts},
-                                         {"tokens", std::llround(estimate.tokens)},
-                                         {"tokens_per_second", estimate.tokens_per_second()},
-                                         {"document_length", title.document_length},
-                                         {"model_flops", estimate.model_flops},
-                                         {"mfu", estimate.mfu()},
-                                         {"peak_flops", estimate.peak},
-                                         {"compute_seconds", estimate.compute_seconds},
-                                         {"exposed_collective_seconds", estimate.exposed_collectives},
-                                         {"exposed_copy_seconds", estimate.exposed_copies},
-                                         {"links", links_json(estimate)},
-                                         {"traffic", json_of(estimate.traffic)}};
-  return json_text(object);
+  return object_text({{"stack", title.stack},
+                      {"cluster", title.cluster},
+                      {"ranks", estimate.cluster.ranks},
+                      {"nodes", estimate.cluster.nodes()},
+                      {"fits", estimate.fits()},
+                      {"device_bytes", need_json(estimate.device)},
+                      {"host_bytes", need_json(estimate.host)},
+                      {"memory", memory},
+                      {"peak_bytes", estimate.plan.peak_bytes()},
+                      {"offloaded_bytes", estimate.plan.offloaded_bytes},
+                      {"step_seconds", estimate.seconds},
+                      {"attention_parts", estimate.plan.middle_parts},
+                      {"tokens", std::llround(estimate.tokens)},
+                      {"tokens_per_second", estimate.tokens_per_second()},
+                      {"document_length", title.document_length},
+                      {"model_flops", estimate.model_flops},
+                      {"mfu", estimate.mfu()},
+                      {"peak_flops", estimate.peak},
+                      {"compute_seconds", estimate.compute_seconds},
+                      {"exposed_collective_seconds", estimate.exposed_collectives},
+                      {"exposed_copy_seconds", estimate.exposed_copies},
+                      {"links", links_json(estimate)},
+                      {"traffic", json_of(estimate.traffic)}});
 }
 
 std::vector<TraceEvent> trace_events(const Estimate& estimate) {

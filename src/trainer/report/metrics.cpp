@@ -17,8 +17,9 @@
 #include <tessera/fsdp/core/identity.hpp>
 
 #include "../../fsdp/checkpoint/manifest.hpp"
+#include "../../fsdp/core/json/json_text.hpp"
 #include "files.hpp"
-#include "json_text.hpp"
+#include "record_json.hpp"
 
 namespace fsdp::report {
 namespace {
@@ -101,19 +102,22 @@ std::int64_t newest_in(const std::filesystem::path& directory, std::error_code& 
 }  // namespace
 
 std::string json_line(const StartRecord& record) {
-  Object optimizer = {{"name", record.optimizer}};
+  Object optimizer = json_object({{"name", record.optimizer}});
   optimizer.update(json_of(record.constants));
-  Object line = {{"event", "start"},           {"stack", record.stack},
-                 {"model", record.model_name}, {"sizes", json_of(record.sizes)},
-                 {"optimizer", optimizer},     {"parameters", record.parameters}};
+  Object line = json_object({{"event", "start"},
+                             {"stack", record.stack},
+                             {"model", record.model_name},
+                             {"sizes", json_of(record.sizes)},
+                             {"optimizer", optimizer},
+                             {"parameters", record.parameters}});
   if (record.trained < record.parameters) line["trained_parameters"] = record.trained;
-  line.update(Object{{"seed", record.seed},
-                     {"world", record.world},
-                     {"threads", record.threads},
-                     {"instruction_set", record.instruction_set},
-                     {"first_step", record.first_step},
-                     {"steps", record.steps},
-                     {"skipped_binary", record.skipped_binary}});
+  line.update(json_object({{"seed", record.seed},
+                           {"world", record.world},
+                           {"threads", record.threads},
+                           {"instruction_set", record.instruction_set},
+                           {"first_step", record.first_step},
+                           {"steps", record.steps},
+                           {"skipped_binary", record.skipped_binary}}));
   if (record.ranks_per_sequence > 1) line["ranks_per_sequence"] = record.ranks_per_sequence;
   if (record.pieces > 0) line["pieces"] = record.pieces;
   if (!record.groups.empty()) line["groups"] = json_of(record.groups);
@@ -122,17 +126,17 @@ std::string json_line(const StartRecord& record) {
 }
 
 std::string json_line(const StepRecord& record) {
-  Object line = {{"step", record.step},
-                 {"loss", number(record.loss)},
-                 {"grad_norm", number(record.grad_norm)},
-                 {"lr", number(record.lr)},
-                 {"tokens", record.tokens},
-                 {"tokens_per_second", number(record.tokens_per_second)},
-                 {"step_seconds", number(record.step_seconds)},
-                 {"peak_bytes", record.peak_bytes},
-                 {"tflops", number(record.tflops)},
-                 {"mfu", number(record.mfu)},
-                 {"mfu_peak", text_or_null(record.mfu_peak)}};
+  Object line = json_object({{"step", record.step},
+                             {"loss", number(record.loss)},
+                             {"grad_norm", number(record.grad_norm)},
+                             {"lr", number(record.lr)},
+                             {"tokens", record.tokens},
+                             {"tokens_per_second", number(record.tokens_per_second)},
+                             {"step_seconds", number(record.step_seconds)},
+                             {"peak_bytes", record.peak_bytes},
+                             {"tflops", number(record.tflops)},
+                             {"mfu", number(record.mfu)},
+                             {"mfu_peak", text_or_null(record.mfu_peak)}});
   if (record.loss_scale) line["loss_scale"] = number(*record.loss_scale);
   if (record.skipped) line["skipped"] = true;
   if (record.traffic != comm::MeshTraffic{}) line["traffic"] = json_of(record.traffic);
@@ -141,25 +145,25 @@ std::string json_line(const StepRecord& record) {
 }
 
 std::string json_line(const ValidationRecord& record) {
-  return json_text({{"event", "validation"},
-                    {"step", record.step},
-                    {"validation_loss", number(record.validation_loss)},
-                    {"tokens", record.tokens}});
+  return object_text({{"event", "validation"},
+                      {"step", record.step},
+                      {"validation_loss", number(record.validation_loss)},
+                      {"tokens", record.tokens}});
 }
 
 std::string json_line(const SampleRecord& record) {
-  return json_text({{"event", "sample"}, {"step", record.step}, {"prompt", record.prompt}, {"text", record.text}});
+  return object_text({{"event", "sample"}, {"step", record.step}, {"prompt", record.prompt}, {"text", record.text}});
 }
 
 std::string json_line(const SummaryRecord& record) {
-  Object line = {{"event", "summary"},
-                 {"steps", record.steps},
-                 {"loss", number(record.loss)},
-                 {"validation_loss", number(record.validation_loss)},
-                 {"tokens", record.tokens},
-                 {"seconds", number(record.seconds)},
-                 {"first_step_seconds", number(record.first_step_seconds)},
-                 {"step_seconds", record.step ? number(record.step->all) : Object(nullptr)}};
+  Object line = json_object({{"event", "summary"},
+                             {"steps", record.steps},
+                             {"loss", number(record.loss)},
+                             {"validation_loss", number(record.validation_loss)},
+                             {"tokens", record.tokens},
+                             {"seconds", number(record.seconds)},
+                             {"first_step_seconds", number(record.first_step_seconds)},
+                             {"step_seconds", record.step ? number(record.step->all) : Object(nullptr)}});
   if (record.step && record.step->collectives) line["collective_seconds"] = number(*record.step->collectives);
   if (record.planned) line["planned_step_seconds"] = number(record.planned->all);
   if (record.planned) line["planned_collective_seconds"] = number(record.planned->collectives);

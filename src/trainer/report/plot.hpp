@@ -32,6 +32,9 @@ struct PlottedRun {
       {};  ///< a sentence for each line that cannot be used, such as "m.jsonl:3: is empty"
 };
 
+/// Returns whether a file contains metrics and not digests, as its first line about a step shows.
+bool holds_metrics(const std::filesystem::path& path);
+
 /// Reads a metrics file. Throws InputError if it cannot be read or has no steps.
 PlottedRun read_run(const std::filesystem::path& path);
 

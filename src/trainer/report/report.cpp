@@ -8,7 +8,6 @@
 #include <numeric>
 #include <sstream>
 
-#include <nlohmann/json.hpp>
 #include <range/v3/view/zip.hpp>
 
 #include <tessera/fsdp/core/checked.hpp>
@@ -16,6 +15,8 @@
 #include <tessera/fsdp/sharding/sequence.hpp>
 #include <tessera/trainer/report/console.hpp>
 #include <tessera/trainer/report/matmul_peak.hpp>
+
+#include "../../fsdp/core/json/json_text.hpp"
 
 namespace fsdp::report {
 
@@ -183,7 +184,7 @@ std::string residency_text(const sharding::Residency& residency) {
 }
 
 std::string mean_loss_json(double loss, std::int64_t tokens) {
-  return nlohmann::ordered_json{{"loss", loss}, {"tokens", tokens}}.dump();
+  return object_text({{"loss", loss}, {"tokens", tokens}});
 }
 
 TraceEvent trace_event(const sharding::Task& task, int rank, double begin_seconds, double seconds) {

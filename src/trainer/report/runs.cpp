@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fstream>
 #include <limits>
 #include <optional>
 
-#include <nlohmann/json.hpp>
-
 #include <tessera/fsdp/core/error.hpp>
 
+#include "../../fsdp/core/json/json_text.hpp"
 #include "../../fsdp/core/json/strict_json.hpp"
 #include "files.hpp"
 #include "plot.hpp"
@@ -13,7 +13,7 @@
 namespace fsdp::report {
 namespace {
 
-using Line = nlohmann::json;
+using Line = nlohmann::ordered_json;
 
 /// Returns a number; also reads the strings that metrics.cpp writes for NaN and infinities.
 std::optional<double> number_of(const Line& line, const char* key) {
@@ -53,10 +53,20 @@ bool take(const Line& line, PlottedRun& run) {
 
 }  // namespace
 
+bool holds_metrics(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  for (std::string text; std::getline(file, text);) {
+    const Line line = json_value(text);
+    if (!line.is_object() || line.contains("event")) continue;
+    return line.contains("loss");
+  }
+  return false;
+}
+
 PlottedRun read_run(const std::filesystem::path& path) {
   PlottedRun run{.name = path.string()};
   read_lines("plot: ", path, [&](std::int64_t number, const std::string& text) {
-    if (!take(Line::parse(text, nullptr, false), run))
+    if (!take(json_value(text), run))
       run.left_out.push_back(message(path.string(), ":", number, ": ",
                                      text.empty() ? "is empty" : "is no line of a metrics file, or a part of one"));
   });

@@ -5,8 +5,8 @@
 
 #include <range/v3/view/zip.hpp>
 
+#include "../../fsdp/core/json/json_text.hpp"
 #include "files.hpp"
-#include "json_text.hpp"
 
 namespace fsdp::report {
 TraceEvent memory_event(const device::BytesByKind& held, std::int64_t activations, std::int64_t rank, double seconds) {
@@ -18,7 +18,6 @@ TraceEvent memory_event(const device::BytesByKind& held, std::int64_t activation
 }
 
 std::string trace_json(const std::vector<TraceEvent>& events, const std::vector<std::string>& lanes) {
-  using Object = nlohmann::ordered_json;
   std::string text = "{\"traceEvents\":[\n";
   std::set<std::int64_t> ranks;
   std::set<std::pair<std::int64_t, std::int64_t>> used;
@@ -27,18 +26,19 @@ std::string trace_json(const std::vector<TraceEvent>& events, const std::vector<
     if (event.values.empty() && event.lane >= 0 && event.lane < std::ssize(lanes)) used.emplace(event.rank, event.lane);
   }
   const char* separator = "";
-  const auto add = [&](const Object& object) {
-    text += separator + json_text(object);
+  const auto add = [&](std::initializer_list<JsonMember> members) {
+    text += separator + object_text(members);
     separator = ",\n";
   };
+  const auto named = [](const std::string& name) { return json_object({{"name", name}}); };
   for (const std::int64_t rank : ranks)
-    add({{"name", "process_name"}, {"ph", "M"}, {"pid", rank}, {"args", {{"name", "rank " + std::to_string(rank)}}}});
+    add({{"name", "process_name"}, {"ph", "M"}, {"pid", rank}, {"args", named("rank " + std::to_string(rank))}});
   for (const auto& [rank, lane] : used)
     add({{"name", "thread_name"},
          {"ph", "M"},
          {"pid", rank},
          {"tid", lane},
-         {"args", {{"name", lanes[static_cast<std::size_t>(lane)]}}}});
+         {"args", named(lanes[static_cast<std::size_t>(lane)])}});
   for (const TraceEvent& event : events) {
     if (event.values.empty()) {
       add({{"name", event.name},
@@ -49,7 +49,7 @@ std::string trace_json(const std::vector<TraceEvent>& events, const std::vector<
            {"pid", event.rank},
            {"tid", event.lane}});
     } else {
-      auto values = Object::object();
+      auto values = json_object({});
       for (const auto& [name, value] : event.values) values[name] = value;
       add({{"name", event.name}, {"ph", "C"}, {"ts", event.begin_microseconds}, {"pid", event.rank}, {"args", values}});
     }

@@ -7,14 +7,11 @@
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <span>
 #include <string>
 #include <system_error>
 #include <utility>
 #include <vector>
-
-#include <nlohmann/json.hpp>
 
 #include <tessera/comm/launch/print.hpp>
 #include <tessera/comm/ranks.hpp>
@@ -36,17 +33,6 @@ namespace fsdp::train {
 namespace {
 
 constexpr std::int64_t large = std::int64_t{1} << 30;  // bytes of tensors above which to warn
-
-/// Returns whether a file contains metrics and not digests, as its first line about a step shows.
-bool holds_metrics(const std::string& path) {
-  std::ifstream file(path);
-  for (std::string text; std::getline(file, text);) {
-    const auto line = nlohmann::json::parse(text, nullptr, false);
-    if (!line.is_object() || line.contains("event")) continue;
-    return line.contains("loss");
-  }
-  return false;
-}
 
 /// Returns whether two values are equal, or both NaN.
 bool is_same(double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); }
@@ -177,7 +163,7 @@ class StepReplay {
       std::error_code error;
       require<InputError>(!std::filesystem::is_fifo(path, error), "--against ", path,
                           ": is a FIFO, and the file is read twice; give a regular file");
-      if (holds_metrics(path)) {
+      if (report::holds_metrics(path)) {
         const report::PlottedRun run = report::read_run(path);
         const auto there = std::ranges::find(run.steps, request_.step, &report::StepPoint::step);
         require<InputError>(there != run.steps.end(), "--against ", path, ": has no step ", request_.step);

@@ -18,6 +18,8 @@
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/terminal_text.hpp>
 
+#include "json_text.hpp"
+
 namespace fsdp {
 
 inline constexpr std::int64_t most_config_bytes = 1'000'000;  ///< largest size of a config.json in bytes
@@ -121,7 +123,7 @@ class Keys {
   /// Throws InputError for every value but `only`. The key may be absent.
   void expect(const char* key, const nlohmann::json& only, Null null = Null::refused) const {
     if (takes_default(key, null)) return;
-    if (at(key) != only) wrong(key, "only " + only.dump() + " is supported");
+    if (at(key) != only) wrong(key, "only " + json_text(only) + " is supported");
   }
 
   /// Throws InputError "`source`: the `name` ..."; for an object with a name.
@@ -130,9 +132,7 @@ class Keys {
     throw InputError(message(*source_, ": the ", name_, " ", shortened_part(parts)...));
   }
 
-  std::string dump(const char* key) const {
-    return shortened(at(key).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
-  }
+  std::string dump(const char* key) const { return shortened(json_text(at(key))); }
 
  private:
   template <class T>

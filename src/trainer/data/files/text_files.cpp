@@ -5,11 +5,10 @@
 #include <array>
 #include <utility>
 
-#include <nlohmann/json.hpp>
-
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/trainer/data/tokenize.hpp>
 
+#include "../../../fsdp/core/json/json_text.hpp"
 #include "../../../fsdp/core/paths.hpp"
 #include "../../../fsdp/core/strings.hpp"
 #include "../../../fsdp/core/utf8.hpp"
@@ -93,7 +92,7 @@ TextCandidate::TextCandidate(const std::filesystem::path& path) {
   form = form_of(file, head);
   mark_bytes = head.starts_with(utf8_mark) ? std::ssize(utf8_mark) : 0;
   const std::string_view line = std::string_view(head).substr(0, head.find('\n'));
-  begins_record = !is_named_json(path) && line.starts_with('{') && nlohmann::json::accept(line);
+  begins_record = !is_named_json(path) && line.starts_with('{') && !json_value(line).is_discarded();
 }
 
 void leave_out(const TextCandidate& candidate, const InputFile& file, LeftOut& left_out) {

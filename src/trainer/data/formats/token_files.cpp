@@ -13,6 +13,7 @@
 
 #include <tessera/fsdp/core/error.hpp>
 
+#include "../../../fsdp/core/json/json_text.hpp"
 #include "../../../fsdp/core/json/strict_json.hpp"
 #include "../../../fsdp/core/paths.hpp"
 
@@ -115,21 +116,22 @@ std::optional<TokenFolder> read_token_folder(const std::filesystem::path& folder
 }
 
 void write_token_folder(const std::filesystem::path& folder, const TokenFolder& contents) {
-  nlohmann::ordered_json root = {{"format", "tessera tokens 1"},
-                                 {"made_of", contents.made_of},
-                                 {"token_bytes", contents.token_bytes},
-                                 {"documents", contents.documents},
-                                 {"skipped", contents.skipped},
-                                 {"replaced", contents.replaced},
-                                 {"replaced_in_file", contents.replaced_in_file},
-                                 {"complete", contents.complete},
-                                 {"file", contents.place.file},
-                                 {"byte", contents.place.byte},
-                                 {"line", contents.place.line},
-                                 {"skip", contents.skip},
-                                 {"shards", nlohmann::ordered_json::array()}};
-  for (const TokenShard& shard : contents.shards) root["shards"].push_back(shard.tokens);
-  const std::string text = root.dump() + "\n";
+  auto shards = nlohmann::ordered_json::array();
+  for (const TokenShard& shard : contents.shards) shards.push_back(shard.tokens);
+  const std::string text = object_text({{"format", "tessera tokens 1"},
+                                        {"made_of", contents.made_of},
+                                        {"token_bytes", contents.token_bytes},
+                                        {"documents", contents.documents},
+                                        {"skipped", contents.skipped},
+                                        {"replaced", contents.replaced},
+                                        {"replaced_in_file", contents.replaced_in_file},
+                                        {"complete", contents.complete},
+                                        {"file", contents.place.file},
+                                        {"byte", contents.place.byte},
+                                        {"line", contents.place.line},
+                                        {"skip", contents.skip},
+                                        {"shards", shards}}) +
+                           "\n";
   checkpoint::PartFile file(folder / "tokens.json.part", folder / token_folder_file);
   file.write(text.data(), text.size(), 0);
   file.finish();

@@ -1,22 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// JSON of records and of counts of collectives, for metrics, digests, traces and plans.
+/// JSON of named values and of counts of collectives, for metrics, digests and plans.
 #pragma once
 
 #include <string>
 #include <variant>
 
-#include <nlohmann/json.hpp>
-
 #include <tessera/comm/monitor.hpp>
 #include <tessera/fsdp/core/named_values.hpp>
 
-namespace fsdp::report {
+#include "../../fsdp/core/json/json_text.hpp"
 
-/// Returns an object in one line; bytes that are not UTF-8, such as in paths, become U+FFFD.
-inline std::string json_text(const nlohmann::ordered_json& object) {
-  return object.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
-}
+namespace fsdp::report {
 
 /// Returns the values by their names.
 inline nlohmann::ordered_json json_of(const ConfigValues& values) {
@@ -31,7 +26,8 @@ inline nlohmann::ordered_json json_of(const comm::MeshTraffic& traffic) {
   comm::MeshTraffic::visit(traffic, [&](const char* axis, const comm::Traffic& counted) {
     for (const comm::Op op : comm::all_ops)
       if (counted[op].calls > 0)
-        object[axis][std::string(name_of(op))] = {{"calls", counted[op].calls}, {"bytes", counted[op].bytes}};
+        object[axis][std::string(name_of(op))] =
+            json_object({{"calls", counted[op].calls}, {"bytes", counted[op].bytes}});
   });
   return object;
 }
