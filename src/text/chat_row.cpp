@@ -177,8 +177,6 @@ bool has_word_of(std::span<const std::string_view> words, std::string_view key) 
   return false;
 }
 
-bool has_word_of_marks(std::string_view key) { return has_word_of(words_of_marks, key); }
-
 /// Returns whether a value can be a switch: true, 0.5, "1", "false", or a list of such values.
 bool is_switch(const Json& value) {
   constexpr std::array<std::string_view, 8> texts = {"0", "1", "true", "false", "yes", "no", "on", "off"};
@@ -226,7 +224,7 @@ bool take_marks(Json& message, const std::string& where) {
     by = key;
   }
   for (const auto& [key, value] : message.items()) {
-    const bool says = has_word_of_marks(key) || (is_switch(value) && has_word_of(words_of_switches, key));
+    const bool says = has_word_of(words_of_marks, key) || (is_switch(value) && has_word_of(words_of_switches, key));
     require<InputError>(value.is_null() || !says, where, " has \"", shortened(key),
                         "\", which is not known and may say what is learned; leave it out, or mark answers by ",
                         "\"weight\": 0");
@@ -237,7 +235,7 @@ bool take_marks(Json& message, const std::string& where) {
 /// Throws InputError for a key next to the messages that selects other training targets.
 void refuse_record_marks(const Json& root, const std::string& source) {
   for (const auto& [key, value] : root.items()) {
-    if (is_data(value, key) || !has_word_of_marks(key)) continue;
+    if (is_data(value, key) || !has_word_of(words_of_marks, key)) continue;
     const bool usual = is_mark(key) && (value.is_boolean() ? value.get<bool>() : value.is_number() && value == 1);
     const bool measured = key == "loss" && value.is_number_float();  // the loss of another model
     const bool only_answers = key.starts_with("train_on_") && value == false;
@@ -249,10 +247,9 @@ void refuse_record_marks(const Json& root, const std::string& source) {
 
 void check_list(const Json& messages, std::string_view name, const std::string& source) {
   require<InputError>(messages.is_array() && !messages.empty(), source, ": \"", name, "\" is not a list of messages");
-  for (std::size_t i = 0; i < messages.size(); ++i) {
+  for (std::size_t i = 0; i < messages.size(); ++i)
     require<InputError>(value_at<std::string_view>(messages[i], "role").has_value(), source, ": message ", i + 1,
                         " of \"", name, "\" has no \"role\"");
-  }
 }
 
 /// Collects the optional keys of a message, which templates may ignore. Throws InputError for a training mark in a part
@@ -266,7 +263,7 @@ void collect_keys(const Json& message, const std::string& where, std::set<std::s
   if (!message.at("content").is_array()) return;
   for (const Json& part : message.at("content")) {
     for (const auto& [key, value] : part.items()) {
-      require<InputError>(!has_word_of_marks(key), where, " has \"", shortened(key),
+      require<InputError>(!has_word_of(words_of_marks, key), where, " has \"", shortened(key),
                           "\" in a part of its content, which ",
                           "is not known and may say what is learned; leave it out, or mark answers by \"weight\": 0");
       if (key != "type" && key != "text") keys.insert("content." + key);

@@ -191,11 +191,10 @@ void Tokenizer::State::add_tokens(const std::string& source) {
                         "\", which is empty or another one's text; set its normalized to false");
     (token.normalized ? in_normalized : in_text).add(&token);
     if (token.special) special.insert(token.content);
-    if (known) {
+    if (known)
       std::ranges::lower_bound(tokens, token.id, {}, &DecodedToken::id)->name = token.pattern;
-    } else {
+    else
       others.push_back({.id = token.id, .name = token.pattern});
-    }
   }
   tokens.insert(tokens.end(), others.begin(), others.end());
   std::ranges::sort(tokens, {}, &DecodedToken::id);
@@ -235,14 +234,13 @@ void Tokenizer::State::append(std::string_view text, std::vector<TokenId>& ids, 
     scratch.inner_parts.clear();
     in_normalized.split(normalized.text, scratch.inner_parts, budget);
     for (const TextPart& inner : scratch.inner_parts) {
-      if (inner.token != nullptr) {
+      if (inner.token != nullptr)
         ids.push_back(inner.token->id);
-      } else {
+      else
         append_part({.text = normalized.text.substr(inner.begin, inner.end - inner.begin),
                      .at_begin = normalized.at_begin && inner.begin == 0,
                      .follows = normalized.follows && inner.begin == 0},
                     scratch, ids, budget);
-      }
     }
   }
   pool.give_back(std::move(taken));

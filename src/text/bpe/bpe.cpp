@@ -193,11 +193,10 @@ TokenId Bpe::unknown() const {
 void Bpe::add_character(std::string_view character, bool& pending, std::vector<TokenId>& ids) const {
   const auto byte = [&](char c) { return static_cast<unsigned char>(c); };
   std::optional<TokenId> id;
-  if (byte_level_ || byte(character[0]) < 0x80) {
+  if (byte_level_ || byte(character[0]) < 0x80)
     id = of_byte_[byte(character[0])];
-  } else {
+  else
     id = vocabulary_.find(character);
-  }
   if (id) {
     if (pending) ids.push_back(unknown());
     pending = false;
@@ -232,11 +231,10 @@ void Bpe::append(std::string_view word, BpeScratch& scratch, std::vector<TokenId
     at += length;
   }
   if (pending) scratch.ids.push_back(unknown());
-  if (scratch.ids.size() <= short_word) {
+  if (scratch.ids.size() <= short_word)
     merge_short(scratch.ids, scratch.merges);
-  } else {
+  else
     merge_long(scratch);
-  }
   ids.insert(ids.end(), scratch.ids.begin(), scratch.ids.end());
 }
 

@@ -78,11 +78,10 @@ bool WordCache::append(std::string_view word, std::vector<TokenId>& ids) {
     const Slot& slot = slots_[place_];
     if (slot.hash != hash_ || slot.length != word.size() || !equal(words_.data() + slot.word, word.data(), word.size()))
       continue;
-    if (slot.count == 1) {
+    if (slot.count == 1)
       ids.push_back(slot.ids);
-    } else {
+    else
       ids.insert(ids.end(), ids_.begin() + slot.ids, ids_.begin() + slot.ids + slot.count);
-    }
     return true;
   }
   return false;

@@ -113,9 +113,7 @@ Value partition(Runner&, const Value& of, const Bound& given) {
   if (separator.empty()) refuse("partition: the separator is empty");
   spend_search(text, separator);
   const std::size_t found = from_right ? text.rfind(separator) : text.find(separator);
-  if (found == text.npos) {
-    return from_right ? Value::list({"", "", text}, true) : Value::list({text, "", ""}, true);
-  }
+  if (found == text.npos) return from_right ? Value::list({"", "", text}, true) : Value::list({text, "", ""}, true);
   return Value::list({text.substr(0, found), separator, text.substr(found + separator.size())}, true);
 }
 
@@ -142,9 +140,8 @@ Value format(Runner&, const Value& of, const Bound& given) {
           std::find_if(arguments.named.begin(), arguments.named.end(), [&](const auto& a) { return a.first == field; });
       const std::size_t place = number ? static_cast<std::size_t>(*number) : next;
       const bool by_place = field.empty() || number;
-      if (by_place ? place >= arguments.positional.size() : named == arguments.named.end()) {
+      if (by_place ? place >= arguments.positional.size() : named == arguments.named.end())
         refuse("format: '{", field, "}' is not known");
-      }
       if (field.empty()) ++next;
       require_short(out);
       out += (by_place ? arguments.positional[place] : named->second).text();

@@ -171,11 +171,10 @@ Value Runner::call_macro(const Macro& macro, const std::shared_ptr<Scope>& outer
     spend(4);
     const auto place = scope_->values.lower_bound(name);
     const bool is_set = place != scope_->values.end() && place->first == name;
-    if (i < arguments.positional.size()) {
+    if (i < arguments.positional.size())
       scope_->values.insert_or_assign(place, name, arguments.positional[i]);
-    } else if (!is_set) {
+    else if (!is_set)
       scope_->values.emplace_hint(place, name, otherwise == nullptr ? Value(Undefined{name}) : evaluate(*otherwise));
-    }
   }
   std::string text = captured(macro.body);
   scope_ = caller;

@@ -94,11 +94,8 @@ std::int64_t length_of(std::string_view text) {
 std::vector<std::string_view> characters(std::string_view text) {
   spend(text.size());
   std::vector<std::string_view> out;
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t length = utf8_length(static_cast<unsigned char>(text[at]));
-    out.push_back(text.substr(at, length));
-    at += length;
-  }
+  for (; !text.empty(); text.remove_prefix(out.back().size()))
+    out.push_back(text.substr(0, utf8_length(static_cast<unsigned char>(text[0]))));
   return out;
 }
 

@@ -311,13 +311,13 @@ class PatternParser {
     const std::optional<int> least = number();
     std::string text = "{" + std::to_string(least.value_or(0));
     std::optional<int> most = least;
-    if (reader_.take(",")) {
+    const bool ranges = reader_.take(",");
+    if (ranges) {
       most = number();
       text += "," + (most ? std::to_string(*most) : "");
-    } else if (!least) {
-      reader_.refuse("has { that begins no {n}, {n,}, {,n} or {n,m}; write \\{ for the character");
     }
-    if (!reader_.take("}") || (!least && !most) || (most && *most < least.value_or(0)) || most == 0)
+    if ((!ranges && !least) || !reader_.take("}") || (!least && !most) || (most && *most < least.value_or(0)) ||
+        most == 0)
       reader_.refuse("has { that begins no {n}, {n,}, {,n} or {n,m}; write \\{ for the character");
     return text + "}";
   }

@@ -19,11 +19,10 @@ CodePointSet::CodePointSet(std::vector<CodePointRange> ranges) {
   std::erase_if(ranges, [](const CodePointRange& range) { return range.begin >= range.end; });
   std::ranges::sort(ranges);
   for (const CodePointRange& range : ranges) {
-    if (!ranges_.empty() && range.begin <= ranges_.back().end) {
+    if (!ranges_.empty() && range.begin <= ranges_.back().end)
       ranges_.back().end = std::max(ranges_.back().end, range.end);
-    } else {
+    else
       ranges_.push_back(range);
-    }
   }
 }
 

@@ -47,13 +47,12 @@ class Lexer {
       take_text(tag);
       if (at_ == text_.size()) break;
       const char kind = text_[at_ + 1];
-      if (kind == '#') {
+      if (kind == '#')
         skip_comment();
-      } else if (kind == '%' && take_raw()) {
+      else if (kind == '%' && take_raw())
         continue;
-      } else {
+      else
         take_tag(kind == '%');
-      }
     }
     add(Kind::end, "");
     return std::move(tokens_);
@@ -235,11 +234,10 @@ class Lexer {
     std::string out;
     std::size_t i = at_ + 1;
     while (i < text_.size() && text_[i] != quote) {
-      if (text_[i] == '\\') {
+      if (text_[i] == '\\')
         i = take_escape(i + 1, out);
-      } else {
+      else
         out += text_[i++];
-      }
     }
     if (i >= text_.size()) refuse("a text in quotes has no end");
     add(Kind::string, out);
