@@ -14,7 +14,7 @@
 #include <tessera/trainer/report/estimate.hpp>
 #include <tessera/trainer/report/report.hpp>
 
-#include "../../fsdp/core/json/json_text.hpp"
+#include "../../fsdp/core/json/strict_json.hpp"
 
 namespace fsdp::cli {
 namespace {

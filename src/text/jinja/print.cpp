@@ -7,7 +7,7 @@
 #include <cmath>
 #include <cstdio>
 
-#include "../../fsdp/core/json/json_text.hpp"
+#include "../../fsdp/core/json/strict_json.hpp"
 #include "../unicode/code_points.hpp"
 #include "../unicode/unicode_sets.hpp"
 #include "value.hpp"

@@ -20,7 +20,7 @@
 #include <tessera/trainer/report/report.hpp>
 
 #include "../../fsdp/checkpoint/posix.hpp"
-#include "../../fsdp/core/json/json_text.hpp"
+#include "../../fsdp/core/json/strict_json.hpp"
 #include "files/encodings.hpp"
 #include "files/text_files.hpp"
 

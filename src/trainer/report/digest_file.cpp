@@ -13,7 +13,6 @@
 #include <tessera/fsdp/core/identity.hpp>
 #include <tessera/fsdp/core/terminal_text.hpp>
 
-#include "../../fsdp/core/json/json_text.hpp"
 #include "../../fsdp/core/json/strict_json.hpp"
 #include "../../fsdp/core/strings.hpp"
 #include "files.hpp"

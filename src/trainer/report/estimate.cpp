@@ -11,7 +11,6 @@
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/trainer/report/report.hpp>
 
-#include "../../fsdp/core/json/json_text.hpp"
 #include "record_json.hpp"
 
 namespace fsdp::report {

@@ -17,7 +17,6 @@
 #include <tessera/fsdp/core/identity.hpp>
 
 #include "../../fsdp/checkpoint/manifest.hpp"
-#include "../../fsdp/core/json/json_text.hpp"
 #include "files.hpp"
 #include "record_json.hpp"
 

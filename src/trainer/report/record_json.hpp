@@ -9,7 +9,7 @@
 #include <tessera/comm/monitor.hpp>
 #include <tessera/fsdp/core/named_values.hpp>
 
-#include "../../fsdp/core/json/json_text.hpp"
+#include "../../fsdp/core/json/strict_json.hpp"
 
 namespace fsdp::report {
 

@@ -16,7 +16,7 @@
 #include <tessera/trainer/report/console.hpp>
 #include <tessera/trainer/report/matmul_peak.hpp>
 
-#include "../../fsdp/core/json/json_text.hpp"
+#include "../../fsdp/core/json/strict_json.hpp"
 
 namespace fsdp::report {
 

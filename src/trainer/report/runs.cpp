@@ -5,7 +5,6 @@
 
 #include <tessera/fsdp/core/error.hpp>
 
-#include "../../fsdp/core/json/json_text.hpp"
 #include "../../fsdp/core/json/strict_json.hpp"
 #include "files.hpp"
 #include "plot.hpp"

@@ -5,7 +5,7 @@
 
 #include <range/v3/view/zip.hpp>
 
-#include "../../fsdp/core/json/json_text.hpp"
+#include "../../fsdp/core/json/strict_json.hpp"
 #include "files.hpp"
 
 namespace fsdp::report {

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// JSON from untrusted files: all sizes are bounded, and a repeated key is an error. Typed values, and look-ups in an
-/// object whose errors identify the key.
+/// object whose errors identify the key. JSON as text: a source that calls `dump` or `parse` of nlohmann-json compiles
+/// all of its serializer or its parser, which these functions do once.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -17,8 +19,6 @@
 
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/terminal_text.hpp>
-
-#include "json_text.hpp"
 
 namespace fsdp {
 
@@ -37,6 +37,26 @@ nlohmann::json parse_strict(std::string_view text, const std::string& source, co
 /// The same, with keys in the order of the text.
 nlohmann::ordered_json parse_strict_ordered(std::string_view text, const std::string& source,
                                             const JsonLimits& limits = {});
+
+/// Return a value in one line; bytes that are not UTF-8, such as in paths, become U+FFFD. `ascii`: escapes all
+/// characters that are not ASCII.
+/// @{
+std::string json_text(const nlohmann::json& value, bool ascii = false);
+std::string json_text(const nlohmann::ordered_json& value);
+/// @}
+
+struct JsonMember {
+  const char* key = nullptr;
+  nlohmann::ordered_json value;
+};
+/// Returns an object with these members, in order. A braced list that nlohmann-json reads takes two to four times
+/// as much code.
+nlohmann::ordered_json json_object(std::initializer_list<JsonMember> members);
+std::string object_text(std::initializer_list<JsonMember> members);  ///< json_text of such an object
+
+/// Returns the value of a text; a discarded value if the text is not JSON. For JSON that this program wrote, and for
+/// single lines; files of others are read by parse_strict.
+nlohmann::ordered_json json_value(std::string_view text);
 
 /// Reads a whole regular file of at most `most_bytes` bytes. Throws InputError.
 std::string read_small_file(const std::filesystem::path& path, std::int64_t most_bytes);

@@ -8,7 +8,7 @@
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/trainer/data/tokenize.hpp>
 
-#include "../../../fsdp/core/json/json_text.hpp"
+#include "../../../fsdp/core/json/strict_json.hpp"
 #include "../../../fsdp/core/paths.hpp"
 #include "../../../fsdp/core/strings.hpp"
 #include "../../../fsdp/core/utf8.hpp"

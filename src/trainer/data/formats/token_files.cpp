@@ -13,7 +13,6 @@
 
 #include <tessera/fsdp/core/error.hpp>
 
-#include "../../../fsdp/core/json/json_text.hpp"
 #include "../../../fsdp/core/json/strict_json.hpp"
 #include "../../../fsdp/core/paths.hpp"
 
