@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -13,6 +14,8 @@
 #include <tessera/fsdp/core/checked.hpp>
 
 namespace fsdp {
+
+class ModuleState;
 
 /// One digest of a step.
 struct StepDigest {
@@ -66,6 +69,21 @@ struct DigestedStep {
   int pieces = 0;                  ///< number of pieces of a step; 0 for one piece per micro-batch of each group
   std::vector<bool> changes = {};  ///< whether each unit's weights are trained
 };
+
+/// The first unit that uses each parameter. Steps are digested by unit, since units depend only on the model, while
+/// groups also depend on flags and thresholds.
+class FirstUnits {
+ public:
+  explicit FirstUnits(const ModuleState& module);
+  ~FirstUnits();
+  int of(const std::string& parameter) const;  ///< the number of the unit
+
+ private:
+  std::map<std::string, int> units_;
+};
+
+/// Returns the shape of a module's step.
+DigestedStep digested_step(const ModuleState& module, const FirstUnits& first_units);
 
 /// Returns the digests of a step in the order of computation: piece by piece, then the parameters.
 std::vector<StepDigest> listed(const DigestedStep& step, const DigestTable& all);

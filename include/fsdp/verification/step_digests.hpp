@@ -7,7 +7,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <span>
 #include <string>
 #include <utility>
@@ -19,6 +18,8 @@
 #include <tessera/fsdp/device/memory.hpp>
 #include <tessera/fsdp/device/operations/elements.hpp>
 #include <tessera/fsdp/execution/sharded_model.hpp>
+#include <tessera/fsdp/module/sharded_module.hpp>
+#include <tessera/fsdp/module/stack.hpp>
 #include <tessera/fsdp/sharding/schedule.hpp>
 #include <tessera/fsdp/verification/step_digest.hpp>
 
@@ -67,16 +68,20 @@ class DigestSums {
   Tensor<std::int64_t> sums_;  // [count]
 };
 
-/// Digests one micro-batch, so that two computations of it can be compared: streams, and each group's gradient before
-/// its reduction. All work is enqueued on the compute stream.
+/// The part of a model's module that all stacks with the same ModuleTypes share; digests need no more.
 template <class Model>
-class PieceDigests {
+using MemoryOf = ModuleMemory<TypesOf<typename ShardedModel<Model>::Stack>>;
+
+namespace detail {
+
+/// See PieceDigests. `Module`: a MemoryOf.
+template <class Module>
+class PieceDigestsOf {
  public:
-  using Module = ShardedModel<Model>;
   using Compute = typename Module::Compute;
 
   /// `module` must outlive it.
-  explicit PieceDigests(Module& module)
+  explicit PieceDigestsOf(Module& module)
       : module_(module), units_(std::ssize(module.names().units)), sums_(module, count()) {}
 
   /// Begins a micro-batch.
@@ -114,29 +119,17 @@ class PieceDigests {
   DigestSums<Module> sums_;
 };
 
-/// Returns a map from each parameter's name to the first unit that uses it. Units are used, since they depend only on
-/// the model, while groups also depend on flags and thresholds.
+/// See StepDigests. `Module`: a MemoryOf.
 template <class Module>
-std::map<std::string, int> first_units(const Module& module) {
-  std::map<std::string, int> units;
-  for (int unit = 0; unit < static_cast<int>(module.names().units.size()); ++unit)
-    for (const auto& reference : module.references(unit))
-      if (reference.present()) units.try_emplace(module.parameter(reference).name, unit);
-  return units;
-}
-
-/// Digests a model's training steps. All work is enqueued on the compute stream.
-template <class Model>
-class StepDigests {
+class StepDigestsOf {
  public:
-  using Module = ShardedModel<Model>;
   using Compute = typename Module::Compute;
 
   /// `module` must outlive it.
-  explicit StepDigests(Module& module)
+  explicit StepDigestsOf(Module& module)
       : module_(module),
         units_(std::ssize(module.names().units)),
-        unit_of_(first_units(module)),
+        first_units_(module),
         sums_(module, streams() + 2 * units_) {}
 
   /// Begins a step.
@@ -161,35 +154,33 @@ class StepDigests {
 
   /// Returns all digests of the step in the order of computation: piece by piece, then the parameters. Waits for the
   /// device. Collective; the same on all ranks.
-  std::vector<StepDigest> collect() {
-    DigestedStep step{.units = module_.names().units,
-                      .first_backward = module_.first_backward(),
-                      .groups = module_.sequence_group().count,
-                      .group_size = module_.sequence_group().size,
-                      .micro_batches = module_.size().micro_batches,
-                      .pieces = module_.step_pieces(),
-                      .changes = std::vector<bool>(static_cast<std::size_t>(units_))};
-    for (const auto& group : module_.groups())
-      if (group.facts().trainable)
-        for (const Parameter& parameter : group.parameters())
-          step.changes[static_cast<std::size_t>(unit_of_.at(parameter.name))] = true;
-    return listed(step, sums_.gather());
-  }
+  std::vector<StepDigest> collect() { return listed(digested_step(module_, first_units_), sums_.gather()); }
 
  private:
   /// Number of digests of streams.
-  std::int64_t streams() const { return 2 * units_ * module_.size().micro_batches; }
+  std::int64_t streams() const { return 2 * units_ * module_.settings().passes.micro_batches; }
   template <class Piece>
   void add(const Piece& piece, Tensor<const float> values, std::int64_t first) {
     if (piece.owned)
-      sums_.template add<float>(first + unit_of_.at(piece.parameter->name), values,
+      sums_.template add<float>(first + first_units_.of(piece.parameter->name), values,
                                 device::digest_key(piece.parameter->name), piece.begin);
   }
 
   Module& module_;
   std::int64_t units_;
-  std::map<std::string, int> unit_of_;
+  FirstUnits first_units_;
   DigestSums<Module> sums_;
 };
+
+}  // namespace detail
+
+/// Digests one micro-batch, so that two computations of it can be compared: streams, and each group's gradient before
+/// its reduction. All work is enqueued on the compute stream.
+template <class Model>
+using PieceDigests = detail::PieceDigestsOf<MemoryOf<Model>>;
+
+/// Digests a model's training steps. All work is enqueued on the compute stream.
+template <class Model>
+using StepDigests = detail::StepDigestsOf<MemoryOf<Model>>;
 
 }  // namespace fsdp

@@ -24,57 +24,59 @@ namespace fsdp {
 /// Throws InputError if a run verifies steps and its strategy does not cut steps into pieces.
 void check_verifies(const StepSize& size, bool has_pieces);
 
-/// Digests what the module is planned for: steps (StepSize::digests), and verified micro-batches (StepSize::verifies).
-template <class Model>
-class StepWatch {
+namespace detail {
+
+/// The part of StepWatch that all stacks with the same ModuleTypes share. `Module`: a MemoryOf.
+template <class Module, bool verifies>
+class StepWatchOf {
  public:
-  using Module = ShardedModel<Model>;
   using Compute = typename Module::Compute;
   /// Whether steps can be verified: each rank computes pieces of a step, and another rank can recompute them.
-  static constexpr bool may_verify = may_have_pieces<typename Model::Stack::Sharding>;
+  static constexpr bool may_verify = verifies;
 
-  /// Watches all later passes of the executor, and must outlive them. Throws LogicError if the module is planned for
-  /// neither, InputError if it is planned to verify and its strategy does not cut steps into pieces.
-  StepWatch(Module& module, Executor<Model>& executor) {
-    require(module.size().digests || module.size().verifies,
-            "step watch: the module is planned for neither digests nor verification; set StepSize::digests or "
-            "StepSize::verifies, or make no StepWatch");
-    check_verifies(module.size(), may_verify);
-    if (module.size().digests) steps_.emplace(module);
-    if constexpr (may_verify)
-      if (module.size().verifies) first_.emplace(module), repeated_.emplace(module);
-    executor.watch(hooks());
-  }
-  StepWatch(const StepWatch&) = delete;
-  StepWatch& operator=(const StepWatch&) = delete;
+  StepWatchOf(const StepWatchOf&) = delete;
+  StepWatchOf& operator=(const StepWatchOf&) = delete;
 
   /// Returns the digests of the step if the module is planned for them, else nullptr.
-  StepDigests<Model>* steps() { return steps_ ? &*steps_ : nullptr; }
+  StepDigestsOf<Module>* steps() { return steps_ ? &*steps_ : nullptr; }
   /// Return the digests of the first micro-batch of a verified step, and of the micro-batch that was repeated last.
   /// @{
-  PieceDigests<Model>& first() { return *first_; }
-  PieceDigests<Model>& repeated() { return *repeated_; }
+  PieceDigestsOf<Module>& first() { return *first_; }
+  PieceDigestsOf<Module>& repeated() { return *repeated_; }
   /// @}
 
- private:
+ protected:
   using Task = sharding::Task;
+
+  /// See StepWatch. `size`: the module's.
+  StepWatchOf(Module& module, const StepSize& size) {
+    require(size.digests || size.verifies,
+            "step watch: the module is planned for neither digests nor verification; set StepSize::digests or "
+            "StepSize::verifies, or make no StepWatch");
+    check_verifies(size, may_verify);
+    if (size.digests) steps_.emplace(module);
+    if constexpr (may_verify)
+      if (size.verifies) first_.emplace(module), repeated_.emplace(module);
+  }
 
   StepHooks<Compute> hooks() {
     StepHooks<Compute> hooks{
-        .begin = [](void* self, TrainingPass pass) { static_cast<StepWatch*>(self)->begin(pass); },
+        .begin = [](void* self, TrainingPass pass) { static_cast<StepWatchOf*>(self)->begin(pass); },
         .see = [](void* self, const Task& task,
-                  Tensor<const Compute> values) { static_cast<StepWatch*>(self)->see(task, values); },
+                  Tensor<const Compute> values) { static_cast<StepWatchOf*>(self)->see(task, values); },
         .state = this,
         .watches_steps = true};
     if constexpr (may_verify)
       if (first_)
-        hooks.before = [](void* self, const Task& task) { static_cast<StepWatch*>(self)->add_gradient(task); };
+        hooks.before = [](void* self, const Task& task) { static_cast<StepWatchOf*>(self)->add_gradient(task); };
     if (steps_) {
-      hooks.after_pass = [](void* self) { static_cast<StepWatch*>(self)->steps_->add_gradients(); };
-      hooks.after_update = [](void* self) { static_cast<StepWatch*>(self)->steps_->add_weights(); };
+      hooks.after_pass = [](void* self) { static_cast<StepWatchOf*>(self)->steps_->add_gradients(); };
+      hooks.after_update = [](void* self) { static_cast<StepWatchOf*>(self)->steps_->add_weights(); };
     }
     return hooks;
   }
+
+ private:
   void begin(TrainingPass pass) {
     is_step_ = pass != TrainingPass::repetition;
     if (is_step_ && steps_) steps_->begin();
@@ -97,10 +99,25 @@ class StepWatch {
   }
   bool watches(const Task& task) const { return watched_ != nullptr && task.micro_batch == 0; }
 
-  std::optional<StepDigests<Model>> steps_;
-  OnlyIf<may_verify, std::optional<PieceDigests<Model>>> first_, repeated_;
-  PieceDigests<Model>* watched_ = nullptr;  ///< digests of the pass's first micro-batch; null if it is not digested
-  bool is_step_ = false;                    ///< whether the pass belongs to a step and is not a repetition
+  std::optional<StepDigestsOf<Module>> steps_;
+  OnlyIf<may_verify, std::optional<PieceDigestsOf<Module>>> first_, repeated_;
+  PieceDigestsOf<Module>* watched_ = nullptr;  ///< digests of the pass's first micro-batch; null if it is not digested
+  bool is_step_ = false;                       ///< whether the pass belongs to a step and is not a repetition
+};
+
+}  // namespace detail
+
+/// Digests what the module is planned for: steps (StepSize::digests), and verified micro-batches (StepSize::verifies).
+template <class Model>
+class StepWatch : public detail::StepWatchOf<MemoryOf<Model>, may_have_pieces<typename Model::Stack::Sharding>> {
+ public:
+  using Module = ShardedModel<Model>;
+
+  /// Watches all later passes of the executor, and must outlive them. Throws LogicError if the module is planned for
+  /// neither, InputError if it is planned to verify and its strategy does not cut steps into pieces.
+  StepWatch(Module& module, Executor<Model>& executor) : StepWatch::StepWatchOf(module, module.size()) {
+    executor.watch(this->hooks());
+  }
 };
 
 }  // namespace fsdp

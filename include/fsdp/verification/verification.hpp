@@ -26,6 +26,8 @@
 #include <tessera/fsdp/execution/executor.hpp>
 #include <tessera/fsdp/execution/sharded_model.hpp>
 #include <tessera/fsdp/execution/step_hooks.hpp>
+#include <tessera/fsdp/module/stack.hpp>
+#include <tessera/fsdp/optim/sharded_optimizer.hpp>
 #include <tessera/fsdp/verification/step_digests.hpp>
 #include <tessera/fsdp/verification/step_watch.hpp>
 
@@ -135,16 +137,16 @@ class Verification {
   StepWatch<Model>& watch_;
 };
 
-/// Stores digests of the state that must not change between steps: main weights, model weights and optimizer states of
-/// this rank.
-template <class Model, class Optimizer>
-class RestingDigests {
+namespace detail {
+
+/// See RestingDigests. `Module`: a MemoryOf; `States`: the base class of its optimizer.
+template <class Module, class States>
+class RestingDigestsOf {
  public:
-  using Module = ShardedModel<Model>;
   using Compute = typename Module::Compute;
 
   /// Both arguments must outlive it.
-  RestingDigests(Module& module, const Optimizer& optimizer)
+  RestingDigestsOf(Module& module, const States& optimizer)
       : module_(module), optimizer_(optimizer), sums_(module, std::ssize(module.groups()) * kinds) {}
 
   /// Stores the current digests. Call it when a step has written the state. Collective.
@@ -160,10 +162,10 @@ class RestingDigests {
       const auto before = kept_->of(rank), after = now.of(rank);
       const auto changed = std::ranges::mismatch(before, after).in1;
       if (changed == before.end()) continue;
-      throw CorruptionError(
-          message("verification: on ", detail::ranks_in_words({rank}, detail::hosts_of(module_.communicator())), ", ",
-                  what(static_cast<std::size_t>(changed - before.begin())), " changed after step ", step,
-                  " had written them; nothing was saved since. Take the machine out and resume"));
+      throw CorruptionError(message("verification: on ", ranks_in_words({rank}, hosts_of(module_.communicator())), ", ",
+                                    what(static_cast<std::size_t>(changed - before.begin())), " changed after step ",
+                                    step,
+                                    " had written them; nothing was saved since. Take the machine out and resume"));
     }
   }
 
@@ -191,10 +193,18 @@ class RestingDigests {
   }
 
   Module& module_;
-  const Optimizer& optimizer_;
+  const States& optimizer_;
   DigestSums<Module> sums_;  // [groups * kinds]
   std::optional<DigestTable> kept_;
 };
+
+}  // namespace detail
+
+/// Stores digests of the state that must not change between steps: main weights, model weights and optimizer states of
+/// this rank.
+template <class Model, class Optimizer>
+using RestingDigests =
+    detail::RestingDigestsOf<MemoryOf<Model>, optim::ShardedStates<TypesOf<typename Optimizer::Stack>>>;
 
 /// For a Training whose steps are digested or verified: its dry run plans the memory of StepWatch, Verification and
 /// RestingDigests.

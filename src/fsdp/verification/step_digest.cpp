@@ -4,7 +4,35 @@
 #include <iterator>
 #include <utility>
 
+#include <tessera/fsdp/module/module_plan.hpp>
+#include <tessera/fsdp/module/units.hpp>
+
 namespace fsdp {
+
+FirstUnits::FirstUnits(const ModuleState& module) {
+  for (int unit = 0; unit < static_cast<int>(module.names().units.size()); ++unit)
+    for (const Reference& reference : module.references(unit))
+      if (reference.present()) units_.try_emplace(module.parameter(reference).name, unit);
+}
+
+FirstUnits::~FirstUnits() = default;
+
+int FirstUnits::of(const std::string& parameter) const { return units_.at(parameter); }
+
+DigestedStep digested_step(const ModuleState& module, const FirstUnits& first_units) {
+  DigestedStep step{.units = module.names().units,
+                    .first_backward = module.first_backward(),
+                    .groups = module.sequence_group().count,
+                    .group_size = module.sequence_group().size,
+                    .micro_batches = module.settings().passes.micro_batches,
+                    .pieces = module.step_pieces(),
+                    .changes = std::vector<bool>(module.names().units.size())};
+  for (const GroupTensors* const group : module.group_list())
+    if (group->facts().trainable)
+      for (const Parameter& parameter : group->parameters())
+        step.changes[static_cast<std::size_t>(first_units.of(parameter.name))] = true;
+  return step;
+}
 
 DigestTable::DigestTable(std::vector<std::uint64_t> all, int ranks)
     : all_(std::move(all)), digests_(all_.size() / static_cast<std::size_t>(ranks)) {}
