@@ -317,3 +317,5 @@ int run_rank(F& f, C& communicator) {
 // Compiled into the library.
 FSDP_LIST(fsdp::comm::Segment<float>)
 FSDP_LIST(fsdp::comm::Segment<fsdp::bf16>)
+FSDP_LIST(fsdp::comm::Exchange<float>)
+FSDP_LIST(fsdp::comm::Exchange<fsdp::bf16>)

@@ -18,6 +18,7 @@
 #include <tessera/fsdp/core/checked.hpp>
 #include <tessera/fsdp/core/dtype.hpp>
 #include <tessera/fsdp/core/file.hpp>
+#include <tessera/fsdp/core/tensor.hpp>
 
 namespace fsdp::checkpoint {
 
@@ -39,12 +40,7 @@ inline std::int64_t elements_of(std::span<const std::int64_t> shape) {
   return elements;
 }
 
-/// Returns a shape as text, such as "[256, 64]".
-inline std::string shape_text(std::span<const std::int64_t> shape) {
-  std::string text = "[";
-  for (std::size_t i = 0; i < shape.size(); ++i) text += (i == 0 ? "" : ", ") + std::to_string(shape[i]);
-  return text + "]";
-}
+using fsdp::shape_text;
 
 inline constexpr std::int64_t piece_elements = 1 << 20;  ///< elements of a tensor that are read at once
 

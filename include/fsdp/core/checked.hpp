@@ -17,18 +17,10 @@
 namespace fsdp {
 
 /// Returns a + b. Throws InputError on overflow.
-inline std::int64_t checked_add(std::int64_t a, std::int64_t b) {
-  std::int64_t sum = 0;
-  require<InputError>(!__builtin_add_overflow(a, b, &sum), "size overflow: ", a, " + ", b);
-  return sum;
-}
+std::int64_t checked_add(std::int64_t a, std::int64_t b);
 
 /// Returns a * b. Throws InputError on overflow.
-inline std::int64_t checked_multiply(std::int64_t a, std::int64_t b) {
-  std::int64_t product = 0;
-  require<InputError>(!__builtin_mul_overflow(a, b, &product), "size overflow: ", a, " x ", b);
-  return product;
-}
+std::int64_t checked_multiply(std::int64_t a, std::int64_t b);
 
 /// Returns an enumerator's name from a list in the order of the enumerators; "?" for a number that is none of them.
 template <class Enum>
@@ -70,6 +62,10 @@ void require_in_range(std::string_view flag, T value, const Range<T>& range) {
 /// Returns whether a number is neither infinite nor NaN. It tests the bits, since std::isfinite may always return true
 /// in a program that is compiled with -ffast-math or -Ofast.
 constexpr bool is_finite(double value) { return (std::bit_cast<std::uint64_t>(value) >> 52 & 0x7ff) != 0x7ff; }
+
+/// Returns the shortest text that parses to exactly this number: numbers are compared bit by bit, and 0.99999999 is not
+/// printed as 1.
+std::string exact_text(double number);
 
 /// Returns the index of the first value that is infinite or NaN; -1 if there is none.
 std::int64_t first_not_finite(std::span<const float> values);

@@ -10,6 +10,8 @@
 #include <stdexcept>
 #include <string>
 
+#include <tessera/fsdp/core/lists.hpp>
+
 namespace fsdp {
 
 /// Base class of all exceptions that Tessera throws.

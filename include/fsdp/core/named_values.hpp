@@ -11,6 +11,8 @@
 #include <variant>
 #include <vector>
 
+#include <tessera/fsdp/core/lists.hpp>
+
 namespace fsdp {
 
 /// A pointer to a value, with its name and help text in flags and metrics.
@@ -75,3 +77,5 @@ ConfigValues values_of(Config config) {
 }
 
 }  // namespace fsdp
+
+FSDP_LIST(fsdp::ConfigValue)  // compiled into the library

@@ -18,6 +18,7 @@
 
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/has_member.hpp>
+#include <tessera/fsdp/core/lists.hpp>
 
 namespace fsdp {
 namespace detail {
@@ -109,15 +110,13 @@ class PolicyParts {
   };
 
   /// Adds a word of the kind's name.
-  void word(std::string_view word) { list_.push_back({.word = std::string(word)}); }
+  void word(std::string_view word);
   /// Adds a number; `read` stores it in `value`.
   template <class T>
   void number(const PolicyNumber& number, T& value) {
-    list_.push_back({.word = {},
-                     .number = number,
-                     .value = &value,
-                     .get = [](const void* of) { return static_cast<std::int64_t>(*static_cast<const T*>(of)); },
-                     .set = [](void* of, std::int64_t to) { *static_cast<T*>(of) = static_cast<T>(to); }});
+    add(
+        number, &value, [](const void* of) { return static_cast<std::int64_t>(*static_cast<const T*>(of)); },
+        [](void* of, std::int64_t to) { *static_cast<T*>(of) = static_cast<T>(to); });
   }
   /// Adds the parts of the policy that this one derives from, or contains.
   /// @{
@@ -139,9 +138,7 @@ class PolicyParts {
   void inner(P& policy, std::string_view usual) {
     const std::size_t begin = list_.size();
     part(policy);
-    require(begin < list_.size(), "a policy's visit lists nothing; begin with parts.word(its name)");
-    for (std::size_t i = begin; i < list_.size(); ++i) list_[i].inner = true;
-    list_[begin].implied = list_[begin].word == usual;
+    mark_inner(begin, usual);
   }
   /// Adds a part that texts show but that is never read, since the type determines it.
   void suffix(std::string_view name, std::string_view value);
@@ -155,6 +152,9 @@ class PolicyParts {
   void set(std::string_view name, std::int64_t number);  ///< sets the number with a name, if the policy has one
 
  private:
+  void add(const PolicyNumber& number, void* value, std::int64_t (*get)(const void*), void (*set)(void*, std::int64_t));
+  void mark_inner(std::size_t begin, std::string_view usual);  ///< marks the parts from `begin` on as an inner policy's
+
   std::vector<Part> list_;
 };
 
@@ -167,3 +167,5 @@ std::string listed_text(P policy, bool kind_alone = false) {
 }
 
 }  // namespace fsdp
+
+FSDP_LIST(fsdp::PolicyParts::Part)  // compiled into the library

@@ -10,6 +10,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
+#include <span>
+#include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -44,6 +46,12 @@ struct Shape {
  private:
   [[noreturn]] static void throw_too_many(std::size_t given);
 };
+
+/// Returns extents or a shape as text, such as "[256, 64]".
+/// @{
+std::string shape_text(std::span<const std::int64_t> extents);
+std::string shape_text(const Shape& shape);
+/// @}
 
 /// Whether a result overwrites an output (beta = 0) or is added to it (beta = 1).
 enum class Write : std::uint8_t { overwrite, accumulate };
@@ -136,14 +144,23 @@ struct GradientView {
 
 }  // namespace fsdp
 
+/// The views of the usual element types; `how` is `extern template` or `template`.
+#define FSDP_TENSORS(how)                     \
+  how class fsdp::Tensor<float>;              \
+  how class fsdp::Tensor<const float>;        \
+  how class fsdp::Tensor<fsdp::bf16>;         \
+  how class fsdp::Tensor<const fsdp::bf16>;   \
+  how class fsdp::Tensor<double>;             \
+  how class fsdp::Tensor<const double>;       \
+  how class fsdp::Tensor<std::int32_t>;       \
+  how class fsdp::Tensor<const std::int32_t>; \
+  how class fsdp::Tensor<std::int64_t>;       \
+  how class fsdp::Tensor<const std::int64_t>;
+
 // Compiled into the library.
-extern template class fsdp::Tensor<float>;
-extern template class fsdp::Tensor<const float>;
-extern template class fsdp::Tensor<fsdp::bf16>;
-extern template class fsdp::Tensor<const fsdp::bf16>;
-extern template class fsdp::Tensor<double>;
-extern template class fsdp::Tensor<const double>;
+FSDP_TENSORS(extern template)
 FSDP_LIST(fsdp::bf16)
 FSDP_LIST(fsdp::Shape)
 FSDP_LIST(fsdp::Tensor<float>)
+FSDP_LIST(std::vector<fsdp::Tensor<float>>)
 FSDP_LIST(fsdp::Tensor<fsdp::bf16>)

@@ -117,7 +117,6 @@ inline void keep_to_instruction_set(std::string_view name) { limit_instruction_s
 FSDP_ENQUEUE(extern template, Cpu::Stream)
 
 // Compiled into the library.
-extern template class Block<Cpu>;
 extern template class Arena<Cpu>;
 
 }  // namespace fsdp::device

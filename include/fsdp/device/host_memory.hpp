@@ -38,6 +38,9 @@ struct HostOffload : Device {
   }
 };
 
+/// Allocates zeroed host memory that no device needs to know.
+std::shared_ptr<std::byte> zeroed_memory(std::int64_t bytes);
+
 /// Allocates zeroed host memory, pinned if the device is asynchronous. It is not counted in a ledger.
 template <class Device>
 std::shared_ptr<std::byte> host_memory(std::int64_t bytes) {
@@ -45,7 +48,7 @@ std::shared_ptr<std::byte> host_memory(std::int64_t bytes) {
     return {HostOffload<Device>::allocate(bytes),
             [bytes](std::byte* data) { HostOffload<Device>::deallocate(data, bytes); }};
   else
-    return {new std::byte[static_cast<std::size_t>(bytes)](), std::default_delete<std::byte[]>()};
+    return zeroed_memory(bytes);
 }
 
 /// Values in host memory that a queue copies to or from the device, with the event of the last copy.

@@ -33,16 +33,8 @@ using BytesByKind = std::array<std::int64_t, memory_kind_names.size()>;
 /// A count of one rank's tensor memory. All blocks of a rank share one ledger.
 class Ledger {
  public:
-  void add(MemoryKind kind, std::int64_t bytes) {  ///< counts a block that was allocated
-    current_[static_cast<std::size_t>(kind)] += bytes;
-    total_ += bytes;
-    peak_ = std::max(peak_, total_);
-    ++allocations_;
-  }
-  void remove(MemoryKind kind, std::int64_t bytes) {  ///< removes a block that was freed
-    current_[static_cast<std::size_t>(kind)] -= bytes;
-    total_ -= bytes;
-  }
+  void add(MemoryKind kind, std::int64_t bytes);     ///< counts a block that was allocated
+  void remove(MemoryKind kind, std::int64_t bytes);  ///< removes a block that was freed
 
   const BytesByKind& current() const { return current_; }    ///< bytes currently allocated, by kind
   std::int64_t bytes() const { return total_; }              ///< bytes currently allocated
@@ -61,37 +53,48 @@ void move(typename Device::Queue& queue, const T* from, T* to, std::int64_t coun
                count * static_cast<std::int64_t>(sizeof(T)));
 }
 
+/// The part of a Block that knows no device: memory that is counted in a ledger, and how to give it back.
+class CountedMemory {
+ public:
+  /// Frees memory, or makes lent memory readable again for its owner.
+  using Release = void (*)(std::byte* data, std::int64_t bytes);
+
+  CountedMemory();
+  CountedMemory(Ledger& ledger, MemoryKind kind, std::byte* data, std::int64_t bytes, Release release,
+                std::shared_ptr<std::byte> lent);
+  CountedMemory(CountedMemory&&) noexcept;
+  CountedMemory& operator=(CountedMemory&&) noexcept;
+  ~CountedMemory();
+
+  std::byte* data() const;     ///< start of the memory; null for an empty block
+  std::int64_t bytes() const;  ///< size of the block
+
+ private:
+  struct End {
+    MemoryKind kind;
+    std::byte* data;
+    std::int64_t bytes;
+    Release release;
+    std::shared_ptr<std::byte> lent;
+
+    void operator()(Ledger* ledger) const;
+  };
+  std::unique_ptr<Ledger, End> counted_;  ///< not the memory, which a device that only counts may leave null
+};
+
 /// Owns one contiguous, zeroed allocation of a device, counted in a ledger while it lives.
 template <class Device>
-class Block {
+class Block : public CountedMemory {
  public:
   Block() = default;
   /// Uses the memory `lent` if given (see comm::shared_memory), else allocates memory.
   Block(Ledger& ledger, MemoryKind kind, std::int64_t bytes, const std::shared_ptr<std::byte>& lent = nullptr)
-      : counted_(&ledger, {kind, lent ? lent.get() : Device::allocate(bytes), bytes, lent}) {
-    ledger.add(kind, bytes);
-  }
-
-  /// Returns the start of the memory; null for an empty block.
-  std::byte* data() const { return counted_ ? counted_.get_deleter().data : nullptr; }
-  std::int64_t bytes() const { return counted_ ? counted_.get_deleter().bytes : 0; }  ///< size of the block
+      : CountedMemory(ledger, kind, lent ? lent.get() : Device::allocate(bytes), bytes,
+                      lent ? &Block::unpoison : &Block::deallocate, lent) {}
 
  private:
-  struct Release {
-    MemoryKind kind = MemoryKind::weights;
-    std::byte* data = nullptr;
-    std::int64_t bytes = 0;
-    std::shared_ptr<std::byte> lent = {};
-
-    void operator()(Ledger* ledger) const {
-      ledger->remove(kind, bytes);
-      if (lent)
-        Device::unpoison(data, bytes);
-      else
-        Device::deallocate(data, bytes);
-    }
-  };
-  std::unique_ptr<Ledger, Release> counted_;  ///< not the memory, which a device that only counts may leave null
+  static void unpoison(std::byte* data, std::int64_t bytes) { Device::unpoison(data, bytes); }
+  static void deallocate(std::byte* data, std::int64_t bytes) { Device::deallocate(data, bytes); }
 };
 
 /// Two stacks that grow towards each other in one block. The low end stores the tensors that backward needs, last in

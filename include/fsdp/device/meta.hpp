@@ -111,7 +111,6 @@ template <class Device>
 using MetaFor = typename detail::Planning<Device>::Meta;
 
 // Compiled into the library.
-extern template class Block<Meta>;
 extern template class Arena<Meta>;
 
 }  // namespace fsdp::device

@@ -189,7 +189,7 @@ class Executor {
     typename Computation::Cache cache(module_.ledger(), blocks, module_.size().cached_rows);
     return {{.arena = module_.arena(),
              .stream = module_.stream(),
-             .plans = std::make_shared<nn::TilePlans>(*module_.shape().plans),
+             .plans = nn::shared_plans(*module_.shape().plans),
              .sequence_length = module_.size().sequence_length},
             model.entry(),
             std::move(blocks),

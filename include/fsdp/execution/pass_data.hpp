@@ -90,8 +90,8 @@ class SequenceCache {
                             " cache columns; cache_columns() is at least 0");
         const Shape shape{rows, columns};
         const std::int64_t bytes = checked_multiply(checked_multiply(rows, columns), std::int64_t{sizeof(Compute)});
-        memory_.emplace_back(ledger, device::MemoryKind::cache, bytes);
-        tensors_.emplace_back(reinterpret_cast<Compute*>(memory_.back().data()), shape);
+        memory_.push_back(device::Block<typename L::Device>(ledger, device::MemoryKind::cache, bytes));
+        tensors_.push_back({reinterpret_cast<Compute*>(memory_.back().data()), shape});
       }
     } else {
       throw LogicError(

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <vector>
 
+#include <tessera/fsdp/core/lists.hpp>
 #include <tessera/fsdp/core/tensor.hpp>
 #include <tessera/fsdp/execution/step_size.hpp>
 #include <tessera/fsdp/sharding/schedule.hpp>
@@ -69,3 +70,7 @@ void check_watched(const StepSize& size, bool watches_steps);
 /// @}
 
 }  // namespace fsdp
+
+// Compiled into the library.
+FSDP_LIST(fsdp::StepHooks<float>)
+FSDP_LIST(fsdp::StepHooks<fsdp::bf16>)

@@ -41,7 +41,7 @@ struct RunShape {
   std::int64_t offloaded_activation_bytes = 0;  ///< the same for block inputs in host memory
   StepWork step_work = elementwise_work;        ///< the work that buffer::Owned balances over the ranks
   /// Tiling plans of the modules, from a dry run. Default: untiled.
-  std::shared_ptr<const nn::TilePlans> plans = std::make_shared<const nn::TilePlans>();
+  std::shared_ptr<const nn::TilePlans> plans = nn::shared_plans();
 
   /// Returns the number of threads of a rank; 1 if the size leaves it open.
   int threads() const { return std::max(size.threads, 1); }

@@ -174,7 +174,7 @@ class ModuleMemory : public ModuleState {
   typename Device::Arena arena_;
   typename Device::Stream stream_;
   std::vector<Block> blocks_;  // must outlive the groups: other ranks may read them in collectives in flight
-  std::vector<device::Block<Offload>> offload_blocks_;
+  device::Block<Offload> offload_block_;
   std::vector<Group> groups_;
   std::vector<WeightSlot> weight_slots_;
   std::vector<GradientSlot> gradient_slots_;
@@ -257,11 +257,12 @@ void ModuleMemory<Types>::allocate() {
   }
   const bool trains = settings().passes.purpose == Purpose::train;
   Main* main = nullptr;
-  if constexpr (Group::offloaded)
-    main = reinterpret_cast<Main*>(
-        offload_blocks_.emplace_back(offload_ledger_, Kind::weights, bytes_of<Main>(all.main)).data());
-  else if constexpr (!Group::one_copy)
+  if constexpr (Group::offloaded) {
+    offload_block_ = device::Block<Offload>(offload_ledger_, Kind::weights, bytes_of<Main>(all.main));
+    main = reinterpret_cast<Main*>(offload_block_.data());
+  } else if constexpr (!Group::one_copy) {
     main = keep<Main>(Kind::weights, all.main, false);
+  }
   Compute* const model = keep<Compute>(Kind::weights, all.model, true);
   Accumulate* const gradient = trains ? keep<Accumulate>(Kind::gradients, all.gradient, reduces_across) : nullptr;
   Compute* const kept = trains && all.kept > 0 ? keep<Compute>(Kind::weights, all.kept, true) : nullptr;
@@ -310,7 +311,7 @@ template <class T>
 T* ModuleMemory<Types>::keep(Kind kind, std::int64_t elements, bool read_by_peers) {
   const std::int64_t bytes = bytes_of<T>(elements);
   std::shared_ptr<std::byte> memory = read_by_peers ? comm::shared_memory(mesh_.world(), bytes) : nullptr;
-  blocks_.emplace_back(ledger_, kind, bytes, memory == nullptr ? lent(kind, bytes) : std::move(memory));
+  blocks_.push_back(Block(ledger_, kind, bytes, memory == nullptr ? lent(kind, bytes) : memory));
   return reinterpret_cast<T*>(blocks_.back().data());
 }
 

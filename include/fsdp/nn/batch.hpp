@@ -17,6 +17,7 @@
 #include <tessera/fsdp/core/checked.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/has_member.hpp>
+#include <tessera/fsdp/core/lists.hpp>
 #include <tessera/fsdp/core/tensor.hpp>
 #include <tessera/fsdp/device/documents.hpp>
 #include <tessera/fsdp/device/memory.hpp>
@@ -292,3 +293,6 @@ Tensor<const T> on_device(Context<L>& context, Tensor<const T> list) {
 }
 
 }  // namespace fsdp::nn
+
+// Compiled into the library.
+FSDP_LIST(fsdp::nn::RowRange)

@@ -63,7 +63,7 @@ template <class L>
 struct Context {
   typename L::Arena& arena;
   typename L::Device::Stream& stream;
-  std::shared_ptr<TilePlans> plans = std::make_shared<TilePlans>();  ///< plans of tiled modules, see plan_of
+  std::shared_ptr<TilePlans> plans = shared_plans();  ///< plans of tiled modules, see plan_of
   std::int64_t sequences = 1;
   std::int64_t sequence_length = 0;
   device::CumulativeLengths documents{};  ///< of packed documents; empty if each sequence is one document

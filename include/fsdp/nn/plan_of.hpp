@@ -83,7 +83,7 @@ void add_dry_run(TilePlans& plans, const M& module, int threads) {
     auto arena = L::Arena::unbounded();
     typename L::Device::Stream stream(arena, threads);
     Context<L> context{
-        .arena = arena, .stream = stream, .plans = std::make_shared<TilePlans>(plan), .sequence_length = tokens};
+        .arena = arena, .stream = stream, .plans = shared_plans(TilePlans(plan)), .sequence_length = tokens};
     std::array<Tensor<const Compute>, M::parameter_count> weights;  // adjacent in memory
     std::array<GradientView<Accumulate>, M::parameter_count> gradients;
     std::array<bool, M::parameter_count> written{};

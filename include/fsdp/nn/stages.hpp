@@ -44,6 +44,7 @@
 #include <vector>
 
 #include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/lists.hpp>
 #include <tessera/fsdp/core/tensor.hpp>
 #include <tessera/fsdp/nn/module.hpp>
 
@@ -161,3 +162,6 @@ consteval bool check_stages() {
 }
 
 }  // namespace fsdp::nn
+
+// Compiled into the library.
+FSDP_LIST(fsdp::nn::HeadRange)

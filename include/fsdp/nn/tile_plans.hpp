@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <tuple>
 #include <typeindex>
@@ -85,5 +86,8 @@ class TilePlans {
   std::map<std::pair<ModuleKind, tiling::Problem>, tiling::TilePlan> plans_;
   std::map<std::tuple<ModuleKind, tiling::Problem, std::int64_t>, Peaks> peaks_;
 };
+
+/// Returns a table that several owners share.
+std::shared_ptr<TilePlans> shared_plans(TilePlans plans = {});
 
 }  // namespace fsdp::nn

@@ -28,6 +28,7 @@
 #include <tessera/comm/monitor.hpp>
 #include <tessera/comm/ranks.hpp>
 #include <tessera/comm/simulated.hpp>
+#include <tessera/fsdp/core/checked.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/hash.hpp>
 #include <tessera/fsdp/core/tensor.hpp>
@@ -76,8 +77,6 @@ struct PlannedBytes {
 
 namespace detail {
 
-/// Returns the shortest text that parses to exactly this number, so that numbers are compared bit by bit.
-std::string exact_text(double number);
 /// Throws InputError on all ranks unless all ranks have the same optimizer, `constants` (a line each), rules and
 /// statistics.
 void require_same_settings(const comm::Ranks& ranks, std::string_view optimizer, std::string_view constants,
@@ -346,7 +345,7 @@ class Sharded {
     std::string constants;
     OptimizerT::visit(settings.optimizer, [&]<class T>(std::string_view name, const T& value, std::string_view) {
       if constexpr (std::is_floating_point_v<T>)
-        constants += message(name, " = ", detail::exact_text(value), "\n");
+        constants += message(name, " = ", exact_text(value), "\n");
       else
         constants += message(name, " = ", value, "\n");
     });

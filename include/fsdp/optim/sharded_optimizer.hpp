@@ -112,12 +112,12 @@ void ShardedStates<Types>::place_states(const std::vector<StatePiece>& pieces) {
     const StatePlaces places = places_of(pieces, state, module_->trained_size());
     const std::int64_t bytes = checked_multiply(places.elements, std::int64_t{sizeof(float)});
     if constexpr (Module::Group::offloaded)
-      states_.emplace_back(ledger(), device::MemoryKind::optimizer, bytes);
+      states_.push_back(Block(ledger(), device::MemoryKind::optimizer, bytes));
     else
       states_.push_back(module_->block_of(device::MemoryKind::optimizer, bytes));
     auto* const block = reinterpret_cast<float*>(states_.back().data());
     for (std::size_t i = 0; i < shards.size(); ++i)
-      if (pieces[i].states > state) views_[i].emplace_back(block + places.starts[i], shape_of(shards[i]));
+      if (pieces[i].states > state) views_[i].push_back({block + places.starts[i], shape_of(shards[i])});
   }
 }
 

@@ -209,7 +209,7 @@ Plan dry_run(const Model& model, const typename Model::Stack::Sharding& sharding
   auto world = comm::simulated_world<typename Model::Stack::Comm>(request.ranks, std::max(request.rank, 0));
   if (request.scratch_bytes_for != nullptr) world.scratch_bytes_for = request.scratch_bytes_for;
   RunShape shape = request.shape;
-  shape.plans = std::make_shared<const nn::TilePlans>(tiling);
+  shape.plans = nn::shared_plans(nn::TilePlans(tiling));
   shape.size.middle_parts = SequencesOf<Model>::middle_parts(model, tiling, shape, request.rows());
   using Meta = MetaTwin<Model, Optimizer>;
   const auto meta_sharding = described<typename Model::Stack, typename Meta::Stack>(sharding);
@@ -238,7 +238,7 @@ std::string tiling_text(const Model& model, typename Model::Stack::Tiling tiling
   nn::Context<typename MetaModel::Local> context{
       .arena = arena,
       .stream = stream,
-      .plans = std::make_shared<nn::TilePlans>(tiling),
+      .plans = nn::shared_plans(nn::TilePlans(tiling)),
       .sequences = sharing == 1 ? request.size().sequences : 1,
       .sequence_length = sharing == 1 ? request.size().sequence_length : rows.end - rows.begin};
   const MetaModel meta(model.config(), model.units());
@@ -262,7 +262,7 @@ std::string tiling_text(const Model& model, typename Model::Stack::Tiling tiling
 namespace detail {
 
 /// The dry runs of a Llama on a device in a precision: `how` is `extern template` or `template`. src/fsdp/training/
-/// compiles a precision per file.
+/// compiles a precision per file, with and without a bf16 wire.
 #define FSDP_META_LLAMA(how, Target, ...)                                \
   FSDP_META_LLAMA_OF(how, Target, buffer::Replicate, false, __VA_ARGS__) \
   FSDP_META_LLAMA_OF(how, Target, buffer::Replicate, true, __VA_ARGS__)  \

@@ -173,3 +173,4 @@ std::string text_of(const Task& task, const Names& names);
 
 // Compiled into the library.
 FSDP_LIST(fsdp::sharding::Task)
+FSDP_LIST(fsdp::sharding::Stage)

@@ -27,11 +27,7 @@ inline double number_at(std::uint64_t seed, std::int64_t index) {
 }
 
 /// Returns a shape as text: "[37, 43]".
-inline std::string in_words(const Shape& shape) {
-  std::string text;
-  for (std::int64_t axis = 0; axis < shape.rank; ++axis) text += (axis == 0 ? "" : ", ") + std::to_string(shape[axis]);
-  return "[" + text + "]";
-}
+inline std::string in_words(const Shape& shape) { return shape_text(shape); }
 
 /// Owns a tensor with the usual alignment, with guard elements around it and in the `gap` elements after each row. The
 /// elements of the tensor are initialised with the guard value too.

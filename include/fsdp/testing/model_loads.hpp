@@ -63,7 +63,7 @@ std::int64_t peak_on_meta(const Task& task, const plan::Request& request, const 
   typename MetaModel::Stack::Comm communicator(
       comm::simulated_world<typename Model::Stack::Comm>(request.ranks, request.rank));
   RunShape shape = request.shape;
-  shape.plans = std::make_shared<const nn::TilePlans>(task.tiling);
+  shape.plans = nn::shared_plans(nn::TilePlans(task.tiling));
   ShardedModel<MetaModel> module(communicator, MetaModel(task.config, task.units),
                                  described<typename Model::Stack>(task.sharding), shape);
   optim::ShardedOptimizer<typename ShardedModel<MetaModel>::Stack, optim::RunTimeOptimizer> optimizer(

@@ -277,7 +277,7 @@ class ModuleRun {
   };
 
  public:
-  explicit ModuleRun(const Case& how) : ModuleRun(how, std::make_shared<nn::TilePlans>(how.tiling)) {}
+  explicit ModuleRun(const Case& how) : ModuleRun(how, nn::shared_plans(nn::TilePlans(how.tiling))) {}
   /// Constructs the run with the tile plans of another run of the same case.
   ModuleRun(const Case& how, std::shared_ptr<nn::TilePlans> plans)
       : rank(how.threads, arena_bytes(how, plans)),

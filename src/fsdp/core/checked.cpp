@@ -2,10 +2,29 @@
 #include <tessera/fsdp/core/checked.hpp>
 
 #include <algorithm>
+#include <array>
 #include <bit>
+#include <charconv>
 #include <cstddef>
 
 namespace fsdp {
+
+std::int64_t checked_add(std::int64_t a, std::int64_t b) {
+  std::int64_t sum = 0;
+  require<InputError>(!__builtin_add_overflow(a, b, &sum), "size overflow: ", a, " + ", b);
+  return sum;
+}
+
+std::int64_t checked_multiply(std::int64_t a, std::int64_t b) {
+  std::int64_t product = 0;
+  require<InputError>(!__builtin_mul_overflow(a, b, &product), "size overflow: ", a, " x ", b);
+  return product;
+}
+
+std::string exact_text(double number) {
+  std::array<char, 32> text{};
+  return {text.data(), std::to_chars(text.data(), text.data() + text.size(), number).ptr};
+}
 
 std::int64_t first_not_finite(std::span<const float> values) {
   constexpr std::uint32_t exponent = 0x7f80'0000;

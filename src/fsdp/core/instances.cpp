@@ -1,30 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
-// Errors, the check of names, views of the usual element types, and lists of this folder's structs, so that no other
-// object need have them.
+// Strings and lists of the usual element types and of this folder's structs, views, errors and the check of names, so
+// that no other object need have them.
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
 #include <vector>
 
 #include <tessera/fsdp/core/dtype.hpp>
 #include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/lists.hpp>
+#include <tessera/fsdp/core/named_values.hpp>
 #include <tessera/fsdp/core/parameter.hpp>
+#include <tessera/fsdp/core/policy_text.hpp>
 #include <tessera/fsdp/core/tensor.hpp>
 #include <tessera/fsdp/core/terminal_text.hpp>
 
 #include "utf8.hpp"
 
-template class fsdp::Tensor<float>;
-template class fsdp::Tensor<const float>;
-template class fsdp::Tensor<fsdp::bf16>;
-template class fsdp::Tensor<const fsdp::bf16>;
-template class fsdp::Tensor<double>;
-template class fsdp::Tensor<const double>;
+FSDP_STANDARD_LISTS(template)
+FSDP_TENSORS(template)
 template class std::vector<fsdp::bf16>;
 template class std::vector<fsdp::Shape>;
 template class std::vector<fsdp::Tensor<float>>;
+template class std::vector<std::vector<fsdp::Tensor<float>>>;
 template class std::vector<fsdp::Tensor<fsdp::bf16>>;
 template class std::vector<fsdp::Parameter>;
 template class std::vector<fsdp::Field>;
+template class std::vector<fsdp::ConfigValue>;
+template class std::vector<fsdp::PolicyParts::Part>;
 
 namespace fsdp {
 
@@ -38,6 +43,16 @@ MemoryError::~MemoryError() = default;
 void Shape::throw_too_many(std::size_t given) {
   throw InputError(message("shape: ", given, " extents are given, and a shape holds 4; flatten the last ones, ",
                            "as [n, c, d * h * w]"));
+}
+
+std::string shape_text(std::span<const std::int64_t> extents) {
+  std::string text = "[";
+  for (std::size_t i = 0; i < extents.size(); ++i) text += (i == 0 ? "" : ", ") + std::to_string(extents[i]);
+  return text + "]";
+}
+
+std::string shape_text(const Shape& shape) {
+  return shape_text(std::span(shape.extents.data(), static_cast<std::size_t>(shape.rank)));
 }
 
 void require_tensor_name(std::string_view name, std::string_view where) {

@@ -29,6 +29,19 @@ std::optional<std::int64_t> number_in(std::string_view text, const PolicyNumber&
 
 }  // namespace
 
+void PolicyParts::word(std::string_view word) { list_.push_back({.word = std::string(word)}); }
+
+void PolicyParts::add(const PolicyNumber& number, void* value, std::int64_t (*get)(const void*),
+                      void (*set)(void*, std::int64_t)) {
+  list_.push_back({.word = {}, .number = number, .value = value, .get = get, .set = set});
+}
+
+void PolicyParts::mark_inner(std::size_t begin, std::string_view usual) {
+  require(begin < list_.size(), "a policy's visit lists nothing; begin with parts.word(its name)");
+  for (std::size_t i = begin; i < list_.size(); ++i) list_[i].inner = true;
+  list_[begin].implied = list_[begin].word == usual;
+}
+
 void PolicyParts::suffix(std::string_view name, std::string_view value) {
   list_.push_back({.word = std::string(name).append("=").append(value), .fixed = true});
 }

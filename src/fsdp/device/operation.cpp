@@ -26,10 +26,7 @@ std::string operation_text(std::string_view name, std::span<const TensorText> te
     std::string& list = tensor.written ? written : read;
     if (!list.empty()) list += ", ";
     list += tensor.dtype.has_value() ? name_of(*tensor.dtype) : message(tensor.element_bytes, "-byte records");
-    list += " [";
-    for (std::int64_t axis = 0; axis < tensor.shape.rank; ++axis)
-      list += message(axis > 0 ? ", " : "", tensor.shape[axis]);
-    list += ']';
+    list += " " + shape_text(tensor.shape);
   }
   return message(name, '(', read, read.empty() ? "" : " ", "-> ", written, ')');
 }

@@ -4,12 +4,12 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <charconv>
 #include <string>
 #include <string_view>
 #include <utility>
 
 #include <tessera/comm/ranks.hpp>
+#include <tessera/fsdp/core/checked.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/hash.hpp>
 #include <tessera/fsdp/core/policy_text.hpp>
@@ -44,15 +44,10 @@ std::string text_of(std::span<const Unit> units) {
   std::string text;
   for (const Unit& unit : units)
     for (const Parameter& parameter : unit.parameters) {
-      text += unit.name + ": " + parameter.name + " [";
-      for (std::int64_t axis = 0; axis < parameter.shape.rank; ++axis)
-        text += (axis > 0 ? ", " : "") + std::to_string(parameter.shape[axis]);
-      std::array<char, 32> deviation{};
-      const auto end =
-          std::to_chars(deviation.data(), deviation.data() + deviation.size(), parameter.initial.deviation);
-      text += std::string("], initially ") + word(initials, parameter.initial.kind) + " " +
-              std::string(deviation.data(), end.ptr) + ", " + word(roles, parameter.role) +
-              (parameter.decays ? ", decays" : "") + (unit.gathered ? "\n" : ", not gathered\n");
+      text += message(unit.name, ": ", parameter.name, " ", shape_text(parameter.shape), ", initially ",
+                      word(initials, parameter.initial.kind), " ", exact_text(parameter.initial.deviation), ", ",
+                      word(roles, parameter.role), parameter.decays ? ", decays" : "",
+                      unit.gathered ? "\n" : ", not gathered\n");
     }
   return text;
 }

@@ -18,6 +18,8 @@ TilePlans& TilePlans::operator=(const TilePlans&) = default;
 TilePlans& TilePlans::operator=(TilePlans&&) noexcept = default;
 TilePlans::~TilePlans() = default;
 
+std::shared_ptr<TilePlans> shared_plans(TilePlans plans) { return std::make_shared<TilePlans>(std::move(plans)); }
+
 void TilePlans::add(ModuleDryRun module) { modules_.push_back(std::move(module)); }
 
 const tiling::TilePlan& TilePlans::plan(ModuleKind kind, const tiling::Problem& problem) {

@@ -1,11 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
+// A batch of tokens, and lists of structs (tessera/fsdp/core/lists.hpp).
 #include <tessera/fsdp/nn/token_batch.hpp>
+
+#include <vector>
 
 #include <tessera/fsdp/core/checked.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/device/meta.hpp>
+#include <tessera/fsdp/nn/batch.hpp>
+#include <tessera/fsdp/nn/stages.hpp>
 
 template class std::vector<fsdp::TokenBatch>;
+template class std::vector<fsdp::nn::HeadRange>;
+template class std::vector<fsdp::nn::RowRange>;
 
 namespace fsdp {
 

@@ -21,12 +21,12 @@
 #include <tessera/fsdp/sharding/slots.hpp>
 #include <tessera/tiling/problem.hpp>
 
-template class fsdp::device::Block<fsdp::device::Cpu>;
 template class fsdp::device::Arena<fsdp::device::Cpu>;
-template class fsdp::device::Block<fsdp::device::Meta>;
 template class fsdp::device::Arena<fsdp::device::Meta>;
 template class std::vector<fsdp::comm::Segment<float>>;
 template class std::vector<fsdp::comm::Segment<fsdp::bf16>>;
+template class std::vector<fsdp::comm::Exchange<float>>;
+template class std::vector<fsdp::comm::Exchange<fsdp::bf16>>;
 template class std::vector<fsdp::buffer::Run>;
 template class std::vector<fsdp::buffer::Layout>;
 template class std::vector<fsdp::buffer::TensorRange>;
@@ -49,6 +49,7 @@ template class std::vector<fsdp::sharding::GroupFacts>;
 template class std::vector<fsdp::sharding::Computation>;
 template class std::vector<fsdp::sharding::Hold>;
 template class std::vector<fsdp::sharding::Task>;
+template class std::vector<fsdp::sharding::Stage>;
 template class std::vector<fsdp::tiling::Tile>;
 
 static_assert(std::is_same_v<fsdp::OneAxis<fsdp::comm::Threads<>, fsdp::Fp32>,

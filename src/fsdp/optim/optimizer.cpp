@@ -2,8 +2,6 @@
 #include <tessera/fsdp/optim/optimizer.hpp>
 
 #include <algorithm>
-#include <array>
-#include <charconv>
 #include <cstddef>
 #include <string_view>
 
@@ -13,10 +11,7 @@
 namespace fsdp::optim {
 
 void require_constant(bool holds, std::string_view name, double value, std::string_view range) {
-  std::array<char, 32> digits{};  // all digits, since 0.99999999 must not print as 1
-  const char* const end = std::to_chars(digits.data(), digits.data() + digits.size(), value).ptr;
-  require<InputError>(holds && is_finite(value), "--", name, " ", std::string_view(digits.data(), end), " must be ",
-                      range);
+  require<InputError>(holds && is_finite(value), "--", name, " ", exact_text(value), " must be ", range);
 }
 
 void require_state_names(std::string_view optimizer, const Parameter& parameter,

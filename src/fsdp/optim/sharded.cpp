@@ -2,30 +2,23 @@
 #include <tessera/fsdp/optim/sharded.hpp>
 
 #include <array>
-#include <charconv>
 #include <cstddef>
 #include <numeric>
 
 #include <tessera/comm/ranks.hpp>
+#include <tessera/fsdp/core/checked.hpp>
 
 namespace fsdp::detail {
 namespace {
 
 std::string text_of(const Statistic& statistic) {
   static constexpr std::array merges{"own", "mean", "first"};
-  std::string text = message("statistic ", statistic.name, " = [");
-  for (std::int64_t axis = 0; axis < statistic.shape.rank; ++axis)
-    text += (axis > 0 ? ", " : "") + std::to_string(statistic.shape[axis]);
-  return message(text, "], ", merges[static_cast<std::size_t>(statistic.merge)], ", initial values of kind ",
+  return message("statistic ", statistic.name, " = ", shape_text(statistic.shape), ", ",
+                 merges[static_cast<std::size_t>(statistic.merge)], ", initial values of kind ",
                  static_cast<int>(statistic.initial.kind), " ", exact_text(statistic.initial.deviation));
 }
 
 }  // namespace
-
-std::string exact_text(double number) {
-  std::array<char, 32> text{};
-  return {text.data(), std::to_chars(text.data(), text.data() + text.size(), number).ptr};
-}
 
 void require_same_settings(const comm::Ranks& ranks, std::string_view optimizer, std::string_view constants,
                            const device::StepRules& rules, const std::vector<Statistic>& statistics) {

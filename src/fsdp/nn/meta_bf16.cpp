@@ -1,8 +1,0 @@
-// SPDX-License-Identifier: Apache-2.0
-#include <tessera/fsdp/nn/instances.hpp>
-
-namespace fsdp::nn {
-
-FSDP_NN_INSTANCES(template, MetaBf16)
-
-}  // namespace fsdp::nn
