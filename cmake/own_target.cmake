@@ -4,6 +4,7 @@
 # cannot break a user's build; a sub-project has none, whatever its parent's flags are.
 function(tessera_own_target target)
   target_compile_features(${target} PRIVATE cxx_std_20)
+  target_compile_definitions(${target} PRIVATE TESSERA_OWN_TARGET)  # include/fsdp/core/lists.hpp
   target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:${TESSERA_COMPILER_MEMORY}>")
   if(PROJECT_IS_TOP_LEVEL)
     target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Wall> $<$<COMPILE_LANGUAGE:CXX>:-Wextra>)

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Strings and lists are compiled into the library, and not in each object that uses them: those of the standard
-/// library's types here, and with FSDP_LIST(T) the std::vector<T> of one of our types, next to that type.
+/// Lists are compiled into the library, and not in each object that uses them: with FSDP_LIST(T) the std::vector<T> of
+/// one of our types, next to that type, and here strings and lists of the standard library's types.
 ///
 /// Only with the same version of libstdc++ as the library, which CMake passes as TESSERA_LIBSTDCXX: other versions have
-/// other members. Not with checked containers, which -O0 would not check then. libstdc++ itself does the same with
-/// std::string before C++20.
+/// other members. Not with checked containers, which -O0 would not check then. Strings and lists of the standard
+/// library's types only in our own targets, for which CMake defines TESSERA_OWN_TARGET: a program in another version of
+/// C++ has other members of std::string, and one program may have one explicit instantiation of them. libstdc++ itself
+/// does the same with std::string before C++20.
 #pragma once
 
 #include <cstddef>
@@ -30,7 +32,9 @@
 #if defined(TESSERA_LIBSTDCXX) && defined(_GLIBCXX_RELEASE) && !defined(_GLIBCXX_ASSERTIONS) && !defined(_GLIBCXX_DEBUG)
 #if TESSERA_LIBSTDCXX == _GLIBCXX_RELEASE
 #define FSDP_LIST(...) extern template class std::vector<__VA_ARGS__>;
+#ifdef TESSERA_OWN_TARGET
 FSDP_STANDARD_LISTS(extern template)
+#endif
 #endif
 #endif
 #ifndef FSDP_LIST
