@@ -77,13 +77,8 @@ class AnyLayout {
       AnyLayout(L policy)
       : policy_(std::move(policy)) {}
 
-  /// Returns the name of the contained policy.
-  std::string text() const {
-    return std::visit([]<class L>(const L&) { return std::string(L::name); }, policy_);
-  }
-  std::vector<Layout> build(std::span<const TensorGroup> groups, int parts) const {
-    return std::visit([&](const auto& policy) { return policy.build(groups, parts); }, policy_);
-  }
+  std::string text() const;  ///< the name of the contained policy
+  std::vector<Layout> build(std::span<const TensorGroup> groups, int parts) const;
 
  private:
   std::variant<PerParameter, Flat, Rows, Owned> policy_;

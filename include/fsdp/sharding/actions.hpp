@@ -175,13 +175,15 @@ inline constexpr ActionFacts action_table[] = {
      .after = Happened::computed},
 };
 
+inline constexpr std::size_t action_count = std::size(action_table);  ///< number of actions
+
 /// The row for a value that is not an action.
 inline constexpr ActionFacts no_action = {.name = "?"};
 
 /// Returns an action's row.
 constexpr const ActionFacts& facts_of(Action action) {
   const auto index = static_cast<std::size_t>(action);
-  return index < std::size(action_table) ? action_table[index] : no_action;
+  return index < action_count ? action_table[index] : no_action;
 }
 static_assert(std::size(action_table) == static_cast<std::size_t>(Action::exchange) + 1,
               "action_table lacks a row, or another action than exchange is the last");

@@ -145,7 +145,7 @@ enum class Case : std::uint8_t {
 /// A rule: a task is refused if its group has the mark `has`, does not have the mark `lacks`, and the case `in`
 /// applies.
 struct ActionRule {
-  Breach breach = Breach::none;  ///< the violation to report; none: this entry is unused
+  Breach breach = Breach::none;  ///< the violation to report; none: this entry and those after it are unused
   Case in = Case::any;           ///< the case in which the rule applies
   /// Mark that the group has; the task that set it becomes Verdict::other. Mark::none: no condition.
   Mark has = Mark::none;

@@ -55,7 +55,10 @@ class EventOrder {
         holders_(problem) {}
 
   constexpr Race run() {
-    for (at_ = 0; at_ < static_cast<int>(schedule_.size()) && race_ == Race{}; ++at_) execute();
+    for (at_ = 0; at_ < static_cast<int>(schedule_.size()) && race_.second == no_task; ++at_) {
+      task_ = &schedule_[static_cast<std::size_t>(at_)];
+      execute();
+    }
     return race_;
   }
 
@@ -73,7 +76,7 @@ class EventOrder {
   struct Use {
     Queue writer = compute;
     Access written;
-    std::array<Access, queues> read;
+    Access read[queues];
   };
   struct Slot {
     Use use;
@@ -98,7 +101,6 @@ class EventOrder {
     constexpr Event& operator[](Happened what) { return events[static_cast<std::size_t>(what)]; }
   };
 
-  constexpr const Task& task() const { return schedule_[static_cast<std::size_t>(at_)]; }
   constexpr Subject& group(int index) { return groups_[static_cast<std::size_t>(index)]; }
   constexpr Subject& input(int unit) { return inputs_[static_cast<std::size_t>(unit)]; }
   static constexpr int& number_of(Subject& of, SlotKind kind) {
@@ -116,8 +118,10 @@ class EventOrder {
   }
 
   constexpr void wait(Queue queue, const Event& event) {
+    int* clock = clocks_[queue].data();
+    const int* over = event.data();
     for (std::size_t other = 0; other < queues; ++other)
-      clocks_[queue][other] = std::max(clocks_[queue][other], event[other]);
+      if (clock[other] < over[other]) clock[other] = over[other];
   }
   /// Adds the current task to the end of a queue.
   constexpr Event enqueue(Queue queue) {
@@ -143,15 +147,15 @@ class EventOrder {
     memory = {.writer = queue, .written = {.task = at_, .number = clocks_[queue][queue]}, .read = {}};
   }
   constexpr void follows(Queue queue, Queue other, const Access& before) {
-    if (before.task != no_task && clocks_[queue][other] < before.number && race_ == Race{})
+    if (before.task != no_task && clocks_[queue][other] < before.number && race_.second == no_task)
       race_ = {.first = before.task, .second = at_};
   }
   /// @}
 
   constexpr void execute() {
-    switch (facts_of(task().action).kind) {
-      case ActionKind::on_group: return move(group(task().index), problem_.group(task().index).slot_elements == 0);
-      case ActionKind::input_copy: return move(input(task().index), false);
+    switch (facts_of(task_->action).kind) {
+      case ActionKind::on_group: return move(group(task_->index), problem_.group(task_->index).slot_elements == 0);
+      case ActionKind::input_copy: return move(input(task_->index), false);
       case ActionKind::computation: return compute_unit();
       case ActionKind::exchange: return exchange();
     }
@@ -160,17 +164,17 @@ class EventOrder {
   /// Simulates a task as its row of the action table describes. `in_place`: the group's gradient has no slot:
   /// computations write directly to its sum, which is reduced once, over the outer axis if there is one.
   constexpr void move(Subject& own, bool in_place) {
-    const ActionFacts& facts = facts_of(task().action);
+    const ActionFacts& facts = facts_of(task_->action);
     Queue queue = facts.queue;
     Happened after = facts.after;
     bool reads_slot = facts.reads == Memory::slot;
     if (in_place && facts.records == Happened::reduced) {
-      if (queue == shard && problem_.group(task().index).across != Across::nothing) return;  // reduce_across does it
+      if (queue == shard && problem_.group(task_->index).across != Across::nothing) return;  // reduce_across does it
       queue = across;
       after = Happened::computed;
       reads_slot = false;
     }
-    if (facts.takes_slot || facts.kind == ActionKind::input_copy) number_of(own, facts.slot) = task().slot;
+    if (facts.takes_slot || facts.kind == ActionKind::input_copy) number_of(own, facts.slot) = task_->slot;
     Slot& used = slot(own, facts.slot);
     if (queue != queues) wait(queue, event(own, after));
     if (facts.takes_slot) wait(queue == queues ? compute : queue, used.free);
@@ -187,12 +191,12 @@ class EventOrder {
   static constexpr Use& memory(Subject& own, Memory which) { return own.memory[static_cast<std::size_t>(which)]; }
 
   constexpr void compute_unit() {
-    const std::vector<int>& uses = problem_.unit(task().index).groups;
-    if (problem_.uses_weights(task()))
+    const auto uses = each(problem_.unit(task_->index).groups);
+    if (problem_.uses_weights(*task_))
       for (const int index : uses)
         wait(compute, group(index)[problem_.group(index).resident ? Happened::crossed : Happened::gathered]);
     wait_for_inputs();
-    if (problem_.unit(task().index).stages.parts > 0 && task().action != Action::loss)
+    if (problem_.unit(task_->index).stages.parts > 0 && task_->action != Action::loss)
       compute_stage();
     else
       enqueue(compute);
@@ -200,9 +204,9 @@ class EventOrder {
     for (const int index : uses) {
       Subject& own = group(index);
       const GroupFacts& of = problem_.group(index);
-      if (problem_.uses_weights(task()))
+      if (problem_.uses_weights(*task_))
         reads(compute, of.resident ? memory(own, Memory::shards) : slot(own, SlotKind::weights).use);
-      if (problem_.writes_gradients(task()) && of.trainable)
+      if (problem_.writes_gradients(*task_) && of.trainable)
         writes(compute, of.slot_elements == 0 ? memory(own, Memory::sum) : slot(own, SlotKind::gradient).use);
     }
   }
@@ -210,15 +214,15 @@ class EventOrder {
   /// if there is no such buffer.
   /// @{
   constexpr int read_buffer() {
-    const bool fetched = task().action == Action::backward && problem_.offloads(task().index);
-    return fetched ? number_of(input(task().index), SlotKind::input) : holders_.in_forward(task().index);
+    const bool fetched = task_->action == Action::backward && problem_.offloads(task_->index);
+    return fetched ? number_of(input(task_->index), SlotKind::input) : holders_.in_forward(task_->index);
   }
   constexpr int written_buffer() const {
-    return task().action == Action::forward ? holders_.in_forward(task().index + 1) : -1;
+    return task_->action == Action::forward ? holders_.in_forward(task_->index + 1) : -1;
   }
   /// @}
   constexpr void wait_for_inputs() {
-    if (task().action == Action::backward) wait(compute, input(task().index)[Happened::fetched]);
+    if (task_->action == Action::backward) wait(compute, input(task_->index)[Happened::fetched]);
     if (const int buffer = written_buffer(); buffer >= 0) wait(compute, slot(SlotKind::input, buffer).free);
   }
   constexpr void use_inputs() {
@@ -227,8 +231,8 @@ class EventOrder {
   }
   /// Simulates a stage, which waits for the exchanges that deliver its inputs.
   constexpr void compute_stage() {
-    const std::vector<Stage> stages = stages_of(problem_.unit(task().index).stages);
-    const Stage& stage = stages[static_cast<std::size_t>(task().stage)];
+    const std::vector<Stage> stages = stages_of(problem_.unit(task_->index).stages);
+    const Stage& stage = stages[static_cast<std::size_t>(task_->stage)];
     for (const Stage& exchange : stages)
       if (reads_from(stage, exchange)) wait(compute, moved(exchange).done);
     enqueue(compute);
@@ -238,8 +242,8 @@ class EventOrder {
     }
   }
   constexpr void exchange() {
-    const std::vector<Stage> stages = stages_of(problem_.unit(task().index).stages);
-    Moved& own = moved(stages[static_cast<std::size_t>(task().stage)]);
+    const std::vector<Stage> stages = stages_of(problem_.unit(task_->index).stages);
+    Moved& own = moved(stages[static_cast<std::size_t>(task_->stage)]);
     wait(sequence, clocks_[compute]);
     own.done = enqueue(sequence);
     reads(sequence, own.sent);
@@ -260,7 +264,8 @@ class EventOrder {
   std::array<Moved, 20> moved_ = {};  ///< two for each Step
   /// Vector clock of each queue: the work that has finished when its next item starts.
   std::array<Event, queues> clocks_ = {};
-  int at_ = 0;  ///< the current task
+  int at_ = 0;                  ///< number of the current task
+  const Task* task_ = nullptr;  ///< the current task
   Race race_;
 };
 

@@ -6,7 +6,6 @@
 /// validates schedules only at run time includes check.hpp, which lists the rules.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <vector>
 
@@ -24,15 +23,15 @@ namespace detail {
 inline constexpr int never = no_task;
 
 /// The effect of the tasks so far on a group: for each mark, the number of the last task that set it, or `never`.
-class GroupState {
- public:
-  constexpr GroupState() { last_.fill(never); }
-  constexpr int& operator[](Mark mark) { return last_[static_cast<std::size_t>(mark)]; }
-  constexpr int operator[](Mark mark) const { return last_[static_cast<std::size_t>(mark)]; }
-  constexpr bool has(Mark mark) const { return (*this)[mark] != never; }
+struct GroupState {
+  int last[mark_count];  ///< by mark; a plain array, since each function call takes time in a constant evaluation
 
- private:
-  std::array<int, mark_count> last_{};
+  constexpr GroupState() {
+    for (int& task : last) task = never;
+  }
+  constexpr int& operator[](Mark mark) { return last[static_cast<std::size_t>(mark)]; }
+  constexpr int operator[](Mark mark) const { return last[static_cast<std::size_t>(mark)]; }
+  constexpr bool has(Mark mark) const { return last[static_cast<std::size_t>(mark)] != never; }
 };
 
 /// The tasks so far of a micro-batch that moved a unit's offloaded input.
@@ -58,17 +57,19 @@ class Judge {
         problem_(problem),
         computations_(computations(problem)),
         groups_(problem.groups.size()),
-        units_(problem.units.size()),
         judges_gradient_slots_(has_any(schedule, has_gradient_slot)),
         judges_inputs_(has_any(schedule, copies_input)),
         judges_exchanges_(has_any(schedule, exchanges)),
-        inputs_(problem.units.size()),
+        units_(judges_exchanges_ ? problem.units.size() : 0),
+        inputs_(judges_inputs_ ? problem.units.size() : 0),
         holders_(problem) {}
 
   constexpr Verdict run() {
     const int count = static_cast<int>(schedule_.size());
-    for (at_ = 0; at_ < count; ++at_)
+    for (at_ = 0; at_ < count; ++at_) {
+      task_ = &task_at(at_);
       if (!judge()) return verdict_;
+    }
     judge_end();
     return verdict_;
   }
@@ -76,7 +77,6 @@ class Judge {
  private:
   using Holders = std::vector<int>;  ///< by slot: number of the task that acquired it, or `never`
 
-  constexpr const Task& task() const { return task_at(at_); }
   constexpr const Task& task_at(int number) const { return schedule_[static_cast<std::size_t>(number)]; }
   constexpr GroupState& state(int group) { return groups_[static_cast<std::size_t>(group)]; }
   /// Whether an earlier pass left all weights gathered.
@@ -93,17 +93,17 @@ class Judge {
   /// @}
 
   constexpr bool judge() {
-    if (communicates(task().action) && waited_ != never)
+    if (communicates(task_->action) && waited_ != never)
       return refuse({.breach = Breach::sent_after_wait, .other = waited_});
-    const std::size_t count = works_on_unit(task().action) ? problem_.units.size() : problem_.groups.size();
-    if (task().index < 0 || static_cast<std::size_t>(task().index) >= count)
+    const std::size_t count = works_on_unit(task_->action) ? problem_.units.size() : problem_.groups.size();
+    if (task_->index < 0 || static_cast<std::size_t>(task_->index) >= count)
       return refuse({.breach = Breach::no_such_index, .number = static_cast<std::int64_t>(count)});
     // At most as many slots are in use at once as there are tasks; a larger number would only waste memory.
-    if (task().slot < -1 || task().slot >= static_cast<int>(schedule_.size()))
-      return refuse({.breach = Breach::no_slot_number, .number = task().slot});
-    const ActionFacts& action = facts_of(task().action);
+    if (task_->slot < -1 || task_->slot >= static_cast<int>(schedule_.size()))
+      return refuse({.breach = Breach::no_slot_number, .number = task_->slot});
+    const ActionFacts& action = facts_of(task_->action);
     switch (action.kind) {
-      case ActionKind::on_group: return judge(action, rules_of(task().action), state(task().index));
+      case ActionKind::on_group: return judge(action, rules_of(task_->action), state(task_->index));
       case ActionKind::computation: return compute();
       case ActionKind::input_copy: return action.takes_slot ? fetch_input() : send_input();
       case ActionKind::exchange: return exchange();
@@ -114,11 +114,12 @@ class Judge {
   /// Checks an action on a group by its rules.
   constexpr bool judge(const ActionFacts& action, const GroupRules& own, GroupState& group) {
     for (const ActionRule& rule : own.rules) {
-      if (rule.breach == Breach::none || !applies(rule.in)) continue;
-      if ((rule.has != Mark::none && !group.has(rule.has)) || (rule.lacks != Mark::none && group.has(rule.lacks)))
+      if (rule.breach == Breach::none) break;
+      if ((rule.has != Mark::none && !group.has(rule.has)) || (rule.lacks != Mark::none && group.has(rule.lacks)) ||
+          (rule.in != Case::any && !applies(rule.in)))
         continue;
       if (rule.of_earlier) return refuse_at(group[rule.has], {.breach = rule.breach});
-      return refuse({.breach = rule.breach, .other = group[rule.has], .group = task().index});
+      return refuse({.breach = rule.breach, .other = group[rule.has], .group = task_->index});
     }
     if (action.takes_slot && !take(slots(action.slot))) return false;
     if (action.frees_slot && !give_back(slots(action.slot), group[own.clears[0]])) return false;
@@ -129,7 +130,7 @@ class Judge {
   }
   /// Whether a rule's case applies to the current task.
   constexpr bool applies(Case in) const {
-    const GroupFacts& group = problem_.group(task().index);
+    const GroupFacts& group = problem_.group(task_->index);
     switch (in) {
       case Case::any: return true;
       case Case::resident: return group.resident;
@@ -154,99 +155,99 @@ class Judge {
     const auto next = static_cast<std::size_t>(computed_);
     if (next >= computations_.size()) return refuse({.breach = Breach::nothing_to_compute});
     const Task& expected = computations_[next];
-    if (task().action != expected.action || task().index != expected.index ||
-        task().micro_batch != expected.micro_batch || task().stage != expected.stage)
+    if (task_->action != expected.action || task_->index != expected.index ||
+        task_->micro_batch != expected.micro_batch || task_->stage != expected.stage)
       return refuse({.breach = Breach::computed_out_of_order, .expected = expected});
     ++computed_;
     waited_ = never;
-    if (judges_exchanges_ && problem_.unit(task().index).stages.parts > 0 && task().action != Action::loss &&
+    if (judges_exchanges_ && problem_.unit(task_->index).stages.parts > 0 && task_->action != Action::loss &&
         !compute_stage())
       return false;
-    for (const int group : problem_.unit(task().index).groups) {
-      if (problem_.uses_weights(task()) && !use(group)) return false;
-      if (problem_.writes_gradients(task()) && problem_.group(group).trainable && !write(group)) return false;
+    for (const int group : each(problem_.unit(task_->index).groups)) {
+      if (problem_.uses_weights(*task_) && !use(group)) return false;
+      if (problem_.writes_gradients(*task_) && problem_.group(group).trainable && !write(group)) return false;
     }
     return use_input();
   }
 
   constexpr bool use_input() {
-    InputState& input = inputs_[static_cast<std::size_t>(task().index)];
-    if (judges_inputs_ && problem_.offloads(task().index) && problem_.begins(task())) {
-      if (task().action == Action::forward) {
+    if (judges_inputs_ && problem_.offloads(task_->index) && problem_.begins(*task_)) {
+      InputState& input = inputs_[static_cast<std::size_t>(task_->index)];
+      if (task_->action == Action::forward) {
         if (input.sent == never) return refuse({.breach = Breach::never_sent});
       } else {
         if (input.fetched == never) return refuse(unfetched());
         input = {};
       }
     }
-    holders_.compute(task());
+    holders_.compute(*task_);
     return true;
   }
   /// Returns the verdict for a backward whose input is still in host memory.
   constexpr Verdict unfetched() const {
     for (int later = at_; later < static_cast<int>(schedule_.size()); ++later)
-      if (task_at(later) == Task{Action::fetch_input, task().index, task().micro_batch, task_at(later).slot})
+      if (task_at(later) == Task{Action::fetch_input, task_->index, task_->micro_batch, task_at(later).slot})
         return {.breach = Breach::fetched_late, .other = later};
     return {.breach = Breach::never_fetched};
   }
 
   constexpr bool send_input() {
-    InputState& input = inputs_[static_cast<std::size_t>(task().index)];
-    if (!problem_.offloads(task().index)) return refuse({.breach = Breach::offloads_no_input});
+    InputState& input = inputs_[static_cast<std::size_t>(task_->index)];
+    if (!problem_.offloads(task_->index)) return refuse({.breach = Breach::offloads_no_input});
     if (input.sent != never) return refuse({.breach = Breach::sent_twice, .other = input.sent});
-    const Task forward{.action = Action::forward, .index = task().index, .micro_batch = task().micro_batch};
+    const Task forward{.action = Action::forward, .index = task_->index, .micro_batch = task_->micro_batch};
     const auto next = static_cast<std::size_t>(computed_);
     if (next >= computations_.size() || computations_[next] != forward)
       return refuse({.breach = Breach::sent_out_of_turn});
-    const int buffer = holders_.in_forward(task().index);
-    if (task().slot >= 0 && task().slot != buffer) return refuse({.breach = Breach::in_other_slot, .number = buffer});
+    const int buffer = holders_.in_forward(task_->index);
+    if (task_->slot >= 0 && task_->slot != buffer) return refuse({.breach = Breach::in_other_slot, .number = buffer});
     input.sent = at_;
     return true;
   }
 
   constexpr bool fetch_input() {
-    InputState& input = inputs_[static_cast<std::size_t>(task().index)];
-    if (!problem_.offloads(task().index)) return refuse({.breach = Breach::offloads_no_input});
+    InputState& input = inputs_[static_cast<std::size_t>(task_->index)];
+    if (!problem_.offloads(task_->index)) return refuse({.breach = Breach::offloads_no_input});
     // Before the loss, forward still alternates between the buffers.
     const bool before_loss =
         computed_ == 0 || computations_[static_cast<std::size_t>(computed_ - 1)].action == Action::forward;
     if (input.sent == never || before_loss) return refuse({.breach = Breach::fetched_unsent});
     if (input.fetched != never) return refuse({.breach = Breach::fetched_twice, .other = input.fetched});
-    if (task().slot >= input_buffers) return refuse({.breach = Breach::no_such_buffer, .number = input_buffers});
-    if (task().slot >= 0) {
-      const int holder = holders_.holder(task().slot);
+    if (task_->slot >= input_buffers) return refuse({.breach = Breach::no_such_buffer, .number = input_buffers});
+    if (task_->slot >= 0) {
+      const int holder = holders_.holder(task_->slot);
       if (holder != InputHolders::nobody) return refuse({.breach = Breach::buffer_held, .group = holder});
-      holders_.take(task().slot, task().index);
+      holders_.take(task_->slot, task_->index);
     }
     input.fetched = at_;
     return true;
   }
 
-  constexpr StagesState& stages() { return units_[static_cast<std::size_t>(task().index)]; }
+  constexpr StagesState& stages() { return units_[static_cast<std::size_t>(task_->index)]; }
   /// Checks that a stage comes after the exchanges that deliver its inputs.
   constexpr bool compute_stage() {
     StagesState& unit = stages();
-    if (task().stage == 0) {
-      unit.list = stages_of(problem_.unit(task().index).stages);
+    if (task_->stage == 0) {
+      unit.list = stages_of(problem_.unit(task_->index).stages);
       unit.exchanged.assign(unit.list.size(), never);
     }
-    const Stage& stage = unit.list[static_cast<std::size_t>(task().stage)];
+    const Stage& stage = unit.list[static_cast<std::size_t>(task_->stage)];
     for (std::size_t number = 0; number < unit.list.size(); ++number)
       if (reads_from(stage, unit.list[number]) && unit.exchanged[number] == never)
         return refuse({.breach = Breach::not_exchanged, .expected = exchange_task(static_cast<int>(number))});
-    unit.computed = task().stage;
+    unit.computed = task_->stage;
     return true;
   }
   constexpr Task exchange_task(int stage) const {
-    return {.action = Action::exchange, .index = task().index, .micro_batch = task().micro_batch, .stage = stage};
+    return {.action = Action::exchange, .index = task_->index, .micro_batch = task_->micro_batch, .stage = stage};
   }
   constexpr bool exchange() {
     StagesState& unit = stages();
-    const bool there = unit.computed != never && task().stage >= 0 &&
-                       task().stage < static_cast<int>(unit.list.size()) &&
-                       exchanges(unit.list[static_cast<std::size_t>(task().stage)].step);
+    const bool there = unit.computed != never && task_->stage >= 0 &&
+                       task_->stage < static_cast<int>(unit.list.size()) &&
+                       exchanges(unit.list[static_cast<std::size_t>(task_->stage)].step);
     if (!there) return refuse({.breach = Breach::exchanges_nothing});
-    const auto number = static_cast<std::size_t>(task().stage);
+    const auto number = static_cast<std::size_t>(task_->stage);
     for (int stage = unit.computed + 1; stage < static_cast<int>(unit.list.size()); ++stage)
       if (sends_by(unit.list[static_cast<std::size_t>(stage)], unit.list[number]))
         return refuse({.breach = Breach::exchanged_early});
@@ -287,7 +288,7 @@ class Judge {
   /// depend on the number of ranks.
   constexpr bool reduced_once_a_piece(int index) {
     const GroupState& group = state(index);
-    const auto here = [&](int number) { return number != never && task_at(number).micro_batch == task().micro_batch; };
+    const auto here = [&](int number) { return number != never && task_at(number).micro_batch == task_->micro_batch; };
     if (group.has(Mark::written) && !here(group[Mark::written]))
       return refuse({.breach = Breach::pieces_mixed, .other = group[Mark::written], .group = index});
     if (here(group[Mark::reduced]))
@@ -296,14 +297,14 @@ class Judge {
   }
 
   constexpr bool take(Holders& slots) {
-    if (task().slot < 0) return true;
-    const auto slot = static_cast<std::size_t>(task().slot);
+    if (task_->slot < 0) return true;
+    const auto slot = static_cast<std::size_t>(task_->slot);
     if (slot >= slots.size()) slots.resize(slot + 1, never);
     if (slots[slot] != never)
       return refuse({.breach = Breach::slot_held,
                      .other = slots[slot],
                      .group = task_at(slots[slot]).index,
-                     .number = task().slot});
+                     .number = task_->slot});
     slots[slot] = at_;
     return true;
   }
@@ -311,7 +312,7 @@ class Judge {
   constexpr bool give_back(Holders& slots, int by) {
     const int slot = task_at(by).slot;
     if (slot < 0) return true;
-    if (task().slot >= 0 && task().slot != slot) return refuse({.breach = Breach::in_other_slot, .number = slot});
+    if (task_->slot >= 0 && task_->slot != slot) return refuse({.breach = Breach::in_other_slot, .number = slot});
     slots[static_cast<std::size_t>(slot)] = never;
     return true;
   }
@@ -344,13 +345,14 @@ class Judge {
   const Problem& problem_;
   Schedule computations_;
   std::vector<GroupState> groups_;
-  std::vector<StagesState> units_;
   bool judges_gradient_slots_, judges_inputs_, judges_exchanges_;
-  std::vector<InputState> inputs_;
+  std::vector<StagesState> units_;  ///< empty unless the list exchanges activations
+  std::vector<InputState> inputs_;  ///< empty unless the list copies inputs
   InputHolders holders_;
-  int at_ = 0;          ///< the current task
-  int computed_ = 0;    ///< number of computations so far
-  int waited_ = never;  ///< number of the last task since the last computation that may wait, or `never`
+  int at_ = 0;                  ///< number of the current task
+  const Task* task_ = nullptr;  ///< the current task
+  int computed_ = 0;            ///< number of computations so far
+  int waited_ = never;          ///< number of the last task since the last computation that may wait, or `never`
   Holders weight_slots_, gradient_slots_;
   Verdict verdict_;
 };

@@ -40,6 +40,7 @@ struct Trial {
   constexpr Problem problem(const Facts& facts, bool resident) const {
     Problem problem;
     const int head = blocks + 1;
+    problem.units.reserve(static_cast<std::size_t>(head + 1));
     for (int unit = 0; unit <= head; ++unit) problem.units.push_back({.groups = {unit}});
     problem.units.front().backward_needs_weights = false;
     for (int unit = 1; blocks == 3 && unit < blocks; ++unit)

@@ -230,6 +230,7 @@ constexpr Schedule computations(const Problem& problem) {
   if (!problem.order.empty()) return list;
   const int units = static_cast<int>(problem.units.size());
   const int lowest = first_backward(problem);
+  list.reserve(static_cast<std::size_t>(2 * units * problem.micro_batches));
   for (int m = 0; m < problem.micro_batches; ++m) {
     for (int unit = 0; unit + 1 < units; ++unit)
       detail::add_computation(list, problem, {.action = Action::forward, .index = unit, .micro_batch = m});

@@ -45,31 +45,46 @@ struct RunTimeStrategy {
   std::optional<buffer::AnyLayout> other_layout{};  ///< replaces the strategy's own layout
 
   /// The number of ranks per group; 0 if the strategy in use has one axis.
-  int ranks_per_group() const requires(mesh_axes == 2) {
-    return std::visit(
-        []<class S>(const S& held) {
-          if constexpr (mesh_axes_of<S> == 2) return held.ranks_per_group();
-          return 0;
-        },
-        strategy);
-  }
-  sharding::Facts facts() const {
-    return std::visit([](const auto& held) { return sharding::facts_of(held); }, strategy);
-  }
-  sharding::Rules rules() const {
-    return std::visit([](const auto& held) { return held.rules(); }, strategy);
-  }
-  buffer::AnyLayout layout() const {
-    return other_layout ? *other_layout
-                        : std::visit([](const auto& held) -> buffer::AnyLayout { return layout_of(held); }, strategy);
-  }
-  std::string text() const { return listed_text(*this); }
+  int ranks_per_group() const;
+  sharding::Facts facts() const;
+  sharding::Rules rules() const;
+  buffer::AnyLayout layout() const;
+  std::string text() const;
   /// Lists the parts of the strategy in use, and the layout if `other_layout` is set.
-  void visit(PolicyParts& parts) {
-    parts.part(strategy);
-    if (other_layout) parts.suffix("layout", policy_text(*other_layout));
-  }
+  void visit(PolicyParts& parts);
 };
+
+template <class First, class... Rest>
+int RunTimeStrategy<First, Rest...>::ranks_per_group() const {
+  return std::visit(
+      []<class S>(const S& held) {
+        if constexpr (mesh_axes_of<S> == 2) return held.ranks_per_group();
+        return 0;
+      },
+      strategy);
+}
+template <class First, class... Rest>
+sharding::Facts RunTimeStrategy<First, Rest...>::facts() const {
+  return std::visit([](const auto& held) { return sharding::facts_of(held); }, strategy);
+}
+template <class First, class... Rest>
+sharding::Rules RunTimeStrategy<First, Rest...>::rules() const {
+  return std::visit([](const auto& held) { return held.rules(); }, strategy);
+}
+template <class First, class... Rest>
+buffer::AnyLayout RunTimeStrategy<First, Rest...>::layout() const {
+  return other_layout ? *other_layout
+                      : std::visit([](const auto& held) -> buffer::AnyLayout { return layout_of(held); }, strategy);
+}
+template <class First, class... Rest>
+std::string RunTimeStrategy<First, Rest...>::text() const {
+  return listed_text(*this);
+}
+template <class First, class... Rest>
+void RunTimeStrategy<First, Rest...>::visit(PolicyParts& parts) {
+  parts.part(strategy);
+  if (other_layout) parts.suffix("layout", policy_text(*other_layout));
+}
 
 /// A RunTimeStrategy of each of the strategies, both plain and Reproducible.
 template <class... S>
@@ -90,6 +105,23 @@ using RunTimeAny =
                     Reproducible<FullyShard<ReshardAfterForward::no>>, Reproducible<Zero1>, Reproducible<Zero2>,
                     Reproducible<Zero3>, FullyShard<ReshardAfterForward::to_group>, HybridShard<RunTimeSharded>,
                     Reproducible<FullyShard<ReshardAfterForward::to_group>>, Replicated>;
+
+/// Instantiates the members of a RunTimeStrategy. Those of the lists above are compiled into the library, and the
+/// StrategyCalls of the types that programs use.
+#define FSDP_RUN_TIME_STRATEGY(EXTERN, S)              \
+  EXTERN template int S::ranks_per_group() const;      \
+  EXTERN template sharding::Facts S::facts() const;    \
+  EXTERN template sharding::Rules S::rules() const;    \
+  EXTERN template buffer::AnyLayout S::layout() const; \
+  EXTERN template std::string S::text() const;         \
+  EXTERN template void S::visit(PolicyParts&)
+FSDP_RUN_TIME_STRATEGY(extern, RunTimeSharded);
+FSDP_RUN_TIME_STRATEGY(extern, RunTimeGrouped);
+FSDP_RUN_TIME_STRATEGY(extern, RunTimeAny);
+extern template StrategyCalls calls_of(const RunTimeAny&);
+extern template StrategyCalls calls_of(const RunTimeHybridFull&);
+extern template StrategyCalls calls_of(const Offload<RunTimeAny>&);
+extern template StrategyCalls calls_of(const Offload<RunTimeHybridFull>&);
 
 /// Any strategy of this library.
 using AnyStrategy = std::variant<RunTimeAny, RunTimeHybridFull>;

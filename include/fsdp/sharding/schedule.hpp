@@ -7,7 +7,6 @@
 /// validates it (check.hpp), `assign_slots` assigns the slots (slots.hpp), and the executor runs exactly this list.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -151,9 +150,37 @@ struct Task {
 /// The tasks of a pass, in the order in which every rank executes them.
 using Schedule = std::vector<Task>;
 
+namespace detail {
+
+/// See each.
+template <class T>
+struct Elements {
+  T* first = nullptr;
+  T* last = nullptr;
+  constexpr T* begin() const { return first; }
+  constexpr T* end() const { return last; }
+};
+
+/// Returns the elements of a list for a loop over pointers, of which a constant evaluation takes a fifth of the time of
+/// a loop over the list's own iterators: each of their operators is a call.
+/// @{
+template <class T>
+constexpr Elements<T> each(std::vector<T>& list) {
+  return {list.data(), list.data() + list.size()};
+}
+template <class T>
+constexpr Elements<const T> each(const std::vector<T>& list) {
+  return {list.data(), list.data() + list.size()};
+}
+/// @}
+
+}  // namespace detail
+
 /// Whether a list has a task with such an action: `has_any(list, copies_input)`.
 constexpr bool has_any(const Schedule& schedule, bool (*is_such)(Action)) {
-  return std::any_of(schedule.begin(), schedule.end(), [&](const Task& task) { return is_such(task.action); });
+  for (const Task& task : detail::each(schedule))
+    if (is_such(task.action)) return true;
+  return false;
 }
 
 /// Names of units and groups for messages. Without them, numbers are used: "unit 2", "group 2".

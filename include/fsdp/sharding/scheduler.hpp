@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include <tessera/fsdp/core/error.hpp>
@@ -43,18 +44,21 @@ class Scheduler {
       : rules_(rules), problem_(problem), computes_(computations(problem)) {
     find_shared();
     check_live_bound();
-    for (const Task& task : computes_)
+    steps_.reserve(computes_.size());
+    for (const Task& task : each(computes_))
       steps_.push_back(steps_.empty() ? 0 : steps_.back() + (problem_.begins(task) ? 1 : 0));
     for (int group = 0; group < static_cast<int>(problem_.groups.size()); ++group) all_.push_back(group);
-    for (const UnitUse& unit : problem_.units) {
+    ascending_.reserve(problem_.units.size());
+    for (const UnitUse& unit : each(problem_.units)) {
       ascending_.push_back(unit.groups);
-      std::sort(ascending_.back().begin(), ascending_.back().end());
+      if (unit.groups.size() > 1) std::sort(ascending_.back().begin(), ascending_.back().end());
     }
     find_lifetimes();
   }
 
   constexpr Schedule run() {
     const int count = static_cast<int>(computes_.size());
+    schedule_.reserve(4 * computes_.size());
     for (int k = 0; k < count; ++k) {
       for (int ahead = k; ahead < count && step(ahead) - step(k) <= rules_.prefetch_depth; ++ahead)
         if (!gather_for(ahead, k)) break;
@@ -62,7 +66,7 @@ class Scheduler {
       release_after(k);
       reduce_after(k);
     }
-    return schedule_;
+    return std::move(schedule_);
   }
 
  private:
@@ -120,7 +124,7 @@ class Scheduler {
     std::vector<int> last(problem_.groups.size(), -1);
     shared_.assign(problem_.groups.size(), 0);  // clang 14 cannot evaluate resize
     for (int unit = 0; unit < static_cast<int>(problem_.units.size()); ++unit)
-      for (const int group : problem_.unit(unit).groups) {
+      for (const int group : each(problem_.unit(unit).groups)) {
         int& before = last[static_cast<std::size_t>(group)];
         if (before >= 0 && before + 1 < unit) shared_[static_cast<std::size_t>(group)] = 1;
         before = unit;
@@ -129,44 +133,38 @@ class Scheduler {
 
   constexpr void find_lifetimes() {
     lives_.resize(problem_.groups.size());
-    std::vector<std::vector<int>> uses(problem_.groups.size());
-    for (int k = 0; k < static_cast<int>(computes_.size()); ++k)
-      for (const int group : groups_at(k)) {
-        if (uses_weights(k)) uses[static_cast<std::size_t>(group)].push_back(k);
+    const int count = static_cast<int>(computes_.size());
+    for (int k = 0; k < count; ++k)
+      for (const int group : each(groups_at(k))) {
+        Lifetime& life = lives_[static_cast<std::size_t>(group)];
+        if (uses_weights(k)) add_use(life, group, k);
         if (!problem_.writes_gradients(at(k)) || !problem_.group(group).trainable) continue;
-        auto& ends = lives_[static_cast<std::size_t>(group)].gradient_ends;
+        auto& ends = life.gradient_ends;
         if (!ends.empty() && at(ends.back()).micro_batch == at(k).micro_batch)
           ends.back() = k;
         else
           ends.push_back(k);
       }
-    for (const int group : all_) {
+    for (const int group : each(all_)) {
       Lifetime& life = lives_[static_cast<std::size_t>(group)];
-      const std::vector<int>& own = uses[static_cast<std::size_t>(group)];
-      if (!own.empty()) life.first_use = own.front();
-      if (hold_of(group) != Hold::always) life.gathered = held(group, own);
+      if (!life.gathered.empty() && hold_of(group) == Hold::step) life.gathered.back().last = count - 1;
     }
   }
 
-  /// Merges a group's uses into the intervals during which it stays gathered.
-  constexpr std::vector<Interval> held(int group, const std::vector<int>& uses) const {
+  /// Extends the interval during which a group stays gathered to its next use, or begins another one.
+  constexpr void add_use(Lifetime& life, int group, int use) const {
+    if (life.first_use < 0) life.first_use = use;
     const Hold hold = hold_of(group);
-    const bool shared = is_shared(group);
-    std::vector<Interval> intervals;
-    for (int use : uses) {
-      bool extend = false;
-      if (!intervals.empty()) {
-        const int last = intervals.back().last;
-        extend = hold == Hold::step || (at(last).micro_batch == at(use).micro_batch &&
-                                        (shared || hold == Hold::micro_batch || stays(group, last, use)));
+    if (hold == Hold::always) return;
+    if (!life.gathered.empty()) {
+      const int last = life.gathered.back().last;
+      if (hold == Hold::step || (at(last).micro_batch == at(use).micro_batch &&
+                                 (is_shared(group) || hold == Hold::micro_batch || stays(group, last, use)))) {
+        life.gathered.back().last = use;
+        return;
       }
-      if (extend)
-        intervals.back().last = use;
-      else
-        intervals.push_back({use, use});
     }
-    if (hold == Hold::step && !intervals.empty()) intervals.back().last = static_cast<int>(computes_.size()) - 1;
-    return intervals;
+    life.gathered.push_back({use, use});
   }
 
   /// Whether a group stays gathered because it would be gathered again immediately. This keeps the last block's weights
@@ -183,7 +181,7 @@ class Scheduler {
 
   /// Adds the gathers of computation `ahead` before computation `now`. Returns false if the live bound postpones them.
   constexpr bool gather_for(int ahead, int now) {
-    for (int group : groups_at(ahead)) {
+    for (const int group : each(groups_at(ahead))) {
       Lifetime& life = lives_[static_cast<std::size_t>(group)];
       const GroupFacts& facts = problem_.group(group);
       if (crosses(facts) && !life.crossed && life.first_use == ahead) {
@@ -219,7 +217,7 @@ class Scheduler {
   constexpr void release_after(int k) {
     if (problem_.pass == Pass::generate) return;
     const int micro_batch = at(k).micro_batch;
-    for (const int group : ending_at(k)) {
+    for (const int group : each(ending_at(k))) {
       Lifetime& life = lives_[static_cast<std::size_t>(group)];
       if (life.released == life.gathered.size() || life.gathered[life.released].last != k) continue;
       ++life.released;
@@ -234,7 +232,7 @@ class Scheduler {
   constexpr void reduce_after(int k) {
     const int micro_batch = at(k).micro_batch;
     const bool last = micro_batch == problem_.micro_batches - 1;
-    for (const int group : ending_at(k)) {
+    for (const int group : each(ending_at(k))) {
       Lifetime& life = lives_[static_cast<std::size_t>(group)];
       if (life.ended == life.gradient_ends.size() || life.gradient_ends[life.ended] != k) continue;
       ++life.ended;

@@ -27,7 +27,8 @@ class GradientTasks {
   constexpr explicit GradientTasks(const Problem& problem) : problem_(problem), open_(problem.groups.size(), 0) {}
 
   constexpr Schedule run(const Schedule& schedule) {
-    for (const Task& task : schedule) {
+    list_.reserve(2 * schedule.size());
+    for (const Task& task : each(schedule)) {
       if (problem_.writes_gradients(task) && problem_.begins(task)) begin_computation(task);
       list_.push_back(task);
       if (task.action == Action::reduce)
@@ -50,12 +51,12 @@ class GradientTasks {
 
   constexpr void begin_computation(const Task& task) {
     const std::vector<int>& groups = problem_.unit(task.index).groups;
-    for (Reduction& reduction : reductions_)
-      reduction.over = std::find(groups.begin(), groups.end(), reduction.group) != groups.end() || !problem_.overlap ||
-                       (reduction.before_last && !reduction.in_place);
+    for (Reduction& reduction : each(reductions_))
+      reduction.over = !problem_.overlap || (reduction.before_last && !reduction.in_place) ||
+                       std::find(groups.begin(), groups.end(), reduction.group) != groups.end();
     close(task.micro_batch);
-    for (Reduction& reduction : reductions_) reduction.before_last = true;
-    for (const int group : groups) {
+    for (Reduction& reduction : each(reductions_)) reduction.before_last = true;
+    for (const int group : each(groups)) {
       if (open(group) != 0 || !problem_.group(group).trainable) continue;
       open(group) = 1;
       list_.push_back({.action = Action::open_gradient, .index = group, .micro_batch = task.micro_batch});
@@ -64,7 +65,7 @@ class GradientTasks {
 
   /// Closes the gradients whose reduction must be complete here.
   constexpr void close(int micro_batch) {
-    for (const Reduction& reduction : reductions_) {
+    for (const Reduction& reduction : each(reductions_)) {
       if (!reduction.over) continue;
       open(reduction.group) = 0;
       list_.push_back({.action = Action::close_gradient, .index = reduction.group, .micro_batch = micro_batch});
@@ -80,11 +81,10 @@ class GradientTasks {
 
 /// Adds the exchanges of units that have stages, unless the list already has exchanges. Each is added directly after
 /// the stage that produces its data.
-constexpr Schedule with_exchanges(const Schedule& schedule, const Problem& problem) {
-  const bool complete = std::none_of(problem.units.begin(), problem.units.end(),
-                                     [](const UnitUse& unit) { return unit.stages.parts > 0; }) ||
-                        has_any(schedule, exchanges);
-  if (complete) return schedule;
+constexpr Schedule with_exchanges(Schedule schedule, const Problem& problem) {
+  bool staged = false;
+  for (const UnitUse& unit : each(problem.units)) staged = staged || unit.stages.parts > 0;
+  if (!staged || has_any(schedule, exchanges)) return schedule;
   Schedule list;
   for (const Task& task : schedule) {
     list.push_back(task);
@@ -101,11 +101,15 @@ constexpr Schedule with_exchanges(const Schedule& schedule, const Problem& probl
 /// Adds the tasks that send and fetch offloaded inputs, unless the list already has some, and assigns their buffers.
 class InputTasks {
  public:
-  constexpr InputTasks(const Schedule& schedule, const Problem& problem)
-      : schedule_(schedule), problem_(problem), holders_(problem), adds_(!has_any(schedule, copies_input)) {}
+  constexpr InputTasks(Schedule schedule, const Problem& problem)
+      : schedule_(std::move(schedule)),
+        problem_(problem),
+        holders_(problem),
+        adds_(!has_any(schedule_, copies_input)) {}
 
   constexpr Schedule run() {
-    if (!holders_.any()) return schedule_;
+    if (!holders_.any()) return std::move(schedule_);
+    list_.reserve(2 * schedule_.size());
     const Schedule order = computations(problem_);
     for (std::size_t next = 0; const Task& task : schedule_) {
       list_.push_back(task);
@@ -140,7 +144,7 @@ class InputTasks {
     if (takes && task.slot < input_buffers) holders_.take(task.slot, task.index);
   }
 
-  const Schedule& schedule_;
+  Schedule schedule_;
   const Problem& problem_;
   InputHolders holders_;
   bool adds_;
@@ -159,7 +163,7 @@ class SlotNumbers {
  public:
   constexpr SlotNumbers(const Schedule& schedule, const Problem& problem, SlotKind kind)
       : problem_(problem), kind_(kind), slot_of_(problem.groups.size(), -1) {
-    for (const Task& task : schedule)
+    for (const Task& task : each(schedule))
       if (has_slot(task.action, kind) && task.slot >= 0) at(task.slot).named = true;
     if (problem.fixed_slots) fix(schedule);
   }
@@ -255,7 +259,7 @@ constexpr Schedule with_slots(const Schedule& schedule, const Problem& problem) 
   if (!has_gradient_tasks) placed = detail::GradientTasks(problem).run(placed);
   detail::SlotNumbers weights(placed, problem, SlotKind::weights);
   detail::SlotNumbers gradients(placed, problem, SlotKind::gradient);
-  for (Task& task : placed) {
+  for (Task& task : detail::each(placed)) {
     weights.number(task);
     gradients.number(task);
   }

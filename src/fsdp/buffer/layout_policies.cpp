@@ -221,4 +221,11 @@ std::vector<Layout> Owned::build(std::span<const TensorGroup> groups, int parts)
   return layouts;
 }
 
+std::string AnyLayout::text() const {
+  return std::visit([]<class L>(const L&) { return std::string(L::name); }, policy_);
+}
+std::vector<Layout> AnyLayout::build(std::span<const TensorGroup> groups, int parts) const {
+  return std::visit([&](const auto& policy) { return policy.build(groups, parts); }, policy_);
+}
+
 }  // namespace fsdp::buffer
