@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # What makes Tessera compile faster: each means stands here once, with what it saves in processor seconds of g++ 12 (`user` of
-# bash's `time`). "A file of stacks" is a command such as that of stacks/tessera_program/threads_bf16.cpp.o (`ninja -t commands`),
-# which instantiates four; the seconds below are of a file that instantiated seven.
+# bash's `time`). "A file of stacks" is a command such as that of stacks/tessera_program/threads.cpp.o (`ninja -t commands`),
+# which instantiates four for each precision; the seconds below are of a file that instantiated seven in all.
 
 # Small sources are compiled several at a time: 168 s instead of 380 s for `ninja tessera_checkpoint tessera_model_files
 # tessera_cli` with all below them.

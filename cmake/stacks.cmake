@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# The stacks that are compiled into the program: for each communicator and precision one source, made from
-# src/program/stacks/stack.cpp.in, with the strategy types of src/program/cli/stack_choice.hpp. Every strategy, layout and
-# place of the optimizer is a value of these.
+# The stacks that are compiled into the program: for each communicator one source, made from
+# src/program/stacks/stack.cpp.in, with each precision and the strategy types of src/program/cli/stack_choice.hpp. Every
+# strategy, layout and place of the optimizer is a value of these.
 #
 # TESSERA_COMMS and TESSERA_PRECISIONS choose less than all that this build can have. To add a communicator: its name and
 # type to the lists below, and its name as a flag's value to src/program/cli/stack_choice.hpp. To add a precision: the same,
@@ -81,26 +81,28 @@ function(tessera_list_comms target)
   target_include_directories(${target} PRIVATE "${directory}")
 endfunction()
 
-# Adds the stacks to <target>, and the header <stacks.inc>, which has FSDP_STACK(name) for each source.
+# Adds the stacks to <target>, and the header <stacks.inc>, which has FSDP_STACK(name) for each source. The stacks of all
+# precisions of a communicator are one source, since half of the code that they need is the same.
 function(tessera_add_stacks target)
   tessera_chosen_comms(comms)
   tessera_names_of(TESSERA_PRECISIONS "${TESSERA_PRECISION_NAMES}" precisions)
   set(directory "${PROJECT_BINARY_DIR}/stacks/${target}")
   set(lines "")
+  set(ADD_STACKS "")
+  foreach(precision IN LISTS precisions)
+    string(APPEND ADD_STACKS "  add_stacks<${TESSERA_PRECISION_${precision}}>(list);\n")
+  endforeach()
   foreach(COMM IN LISTS comms)
     set(COMM_TYPE "${TESSERA_COMM_${COMM}}")
     set(MODULES "${TESSERA_MODULES_${COMM}}")
     if(NOT MODULES)
       set(MODULES instances)
     endif()
-    foreach(PRECISION IN LISTS precisions)
-      set(PRECISION_TYPE "${TESSERA_PRECISION_${PRECISION}}")
-      set(source "${directory}/${COMM}_${PRECISION}.cpp")
-      configure_file("${PROJECT_SOURCE_DIR}/src/program/stacks/stack.cpp.in" "${source}" @ONLY)
-      target_sources(${target} PRIVATE "${source}")
-      set_source_files_properties("${source}" TARGET_DIRECTORY ${target} PROPERTIES COMPILE_OPTIONS "${TESSERA_STACK_LEVEL}")
-      string(APPEND lines "FSDP_STACK(${COMM}_${PRECISION})\n")
-    endforeach()
+    set(source "${directory}/${COMM}.cpp")
+    configure_file("${PROJECT_SOURCE_DIR}/src/program/stacks/stack.cpp.in" "${source}" @ONLY)
+    target_sources(${target} PRIVATE "${source}")
+    set_source_files_properties("${source}" TARGET_DIRECTORY ${target} PROPERTIES COMPILE_OPTIONS "${TESSERA_STACK_LEVEL}")
+    string(APPEND lines "FSDP_STACK(${COMM})\n")
   endforeach()
   file(CONFIGURE OUTPUT "${directory}/stacks.inc" CONTENT "${lines}")
   target_include_directories(${target} PRIVATE "${directory}")

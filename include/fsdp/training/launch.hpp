@@ -9,11 +9,12 @@
 #include <cmath>
 #include <concepts>
 #include <cstdint>
-#include <utility>
 
+#include <tessera/comm/communicator.hpp>
 #include <tessera/comm/launch/cores.hpp>
 #include <tessera/comm/launch/launch.hpp>
 #include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/function_ref.hpp>
 #include <tessera/fsdp/training/launch_options.hpp>
 #include <tessera/fsdp/training/program.hpp>
 
@@ -53,10 +54,10 @@ inline comm::Options options_of(const LaunchOptions& launch) {
   return options;
 }
 
-template <class Comm, class F>
-int launch(const LaunchOptions& launch, F f) {
+template <class Comm>
+int launch(const LaunchOptions& launch, FunctionRef<int(Comm&)> f) {
   const comm::Options options = options_of(launch);
-  const auto on_rank = [f = std::move(f), threads = launch.threads](Comm& communicator) {
+  const auto on_rank = [f, threads = launch.threads](Comm& communicator) {
     comm::agree_on_cores(communicator);
     use_threads(comm::rank_threads(threads, communicator.size()));
     if (communicator.rank() == 0) warn_of_cores(communicator.size(), 0);
@@ -82,7 +83,8 @@ int launch(const LaunchOptions& launch, F f) {
 template <class Comm, class F>
 [[nodiscard]] int launch(const LaunchOptions& options, F f) {
   static_assert(check_launch<Comm>());
-  return run_program([&] { return detail::launch<Comm>(options, std::move(f)); });
+  const auto on_rank = [&f](Comm& communicator) { return comm::run_rank(f, communicator); };
+  return run_program([&] { return detail::launch<Comm>(options, on_rank); });
 }
 
 /// Returns the number of ranks that `launch` will start or join; starts no communication.

@@ -4,8 +4,11 @@
 #include <algorithm>
 #include <limits>
 #include <span>
+#include <type_traits>
 #include <utility>
+#include <variant>
 
+#include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/terminal_text.hpp>
 #include <tessera/fsdp/sharding/strategy.hpp>
 #include <tessera/fsdp/training/launch_options.hpp>
@@ -143,6 +146,31 @@ ShardingChoice parse_sharding(std::string_view text) {
   add(names, "hybrid:K:zero3");
   refuse_unknown("sharding", text, names);
 }
+
+template <class Sharding>
+bool takes(const ShardingChoice& choice) {
+  return std::visit([]<class S>(const S&) { return std::is_base_of_v<S, Sharding>; }, choice.strategy);
+}
+template <class Sharding>
+Sharding sharding_of(const ShardingChoice& choice) {
+  require(takes<Sharding>(choice), "--sharding ", to_text(choice), " is no strategy of this stack");
+  Sharding sharding;
+  const auto assign = [&]<class S>(const S& strategy) {
+    if constexpr (std::is_base_of_v<S, Sharding>) static_cast<S&>(sharding) = strategy;
+  };
+  std::visit(assign, choice.strategy);
+  if constexpr (requires { sharding.other_layout; })
+    sharding.other_layout = layout_of(choice);
+  else
+    sharding.inner.other_layout = layout_of(choice);
+  return sharding;
+}
+/// Expands to the instantiations for a stack's strategy type.
+#define FSDP_STRATEGY(type)                         \
+  template bool takes<type>(const ShardingChoice&); \
+  template type sharding_of<type>(const ShardingChoice&);
+FSDP_STRATEGIES
+#undef FSDP_STRATEGY
 
 std::optional<buffer::AnyLayout> layout_of(const ShardingChoice& choice) {
   const buffer::AnyLayout kinds[] = {buffer::PerParameter{}, buffer::Flat{}, buffer::Rows{}, buffer::Owned{}};

@@ -11,12 +11,9 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <type_traits>
-#include <variant>
 #include <vector>
 
 #include <tessera/fsdp/buffer/layout_policies.hpp>
-#include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/policy_text.hpp>
 #include <tessera/fsdp/sharding/run_time.hpp>
 #include <tessera/fsdp/sharding/strategies.hpp>
@@ -65,27 +62,14 @@ void from_text(std::string_view flag, std::string_view text, LayoutChoice& value
 std::string to_text(const ShardingChoice& value);
 std::string to_text(LayoutChoice value);
 
-/// Returns whether a stack's strategy type can represent the choice. --offload is a separate choice.
+/// Returns whether a stack's strategy type, one of FSDP_STRATEGIES, can represent the choice. --offload is a separate
+/// choice.
 template <class Sharding>
-bool takes(const ShardingChoice& choice) {
-  return std::visit([]<class S>(const S&) { return std::is_base_of_v<S, Sharding>; }, choice.strategy);
-}
+bool takes(const ShardingChoice& choice);
 
 /// Returns the choice as a value of a stack's strategy type, which must be able to represent it.
 template <class Sharding>
-Sharding sharding_of(const ShardingChoice& choice) {
-  require(takes<Sharding>(choice), "--sharding ", to_text(choice), " is no strategy of this stack");
-  Sharding sharding;
-  const auto assign = [&]<class S>(const S& strategy) {
-    if constexpr (std::is_base_of_v<S, Sharding>) static_cast<S&>(sharding) = strategy;
-  };
-  std::visit(assign, choice.strategy);
-  if constexpr (requires { sharding.other_layout; })
-    sharding.other_layout = layout_of(choice);
-  else
-    sharding.inner.other_layout = layout_of(choice);
-  return sharding;
-}
+Sharding sharding_of(const ShardingChoice& choice);
 
 /// Values of --precision.
 enum class PrecisionChoice : std::uint8_t { fp32, bf16, bf16_wire };
