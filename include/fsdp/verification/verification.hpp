@@ -12,7 +12,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -22,6 +21,8 @@
 
 #include <tessera/comm/ranks.hpp>
 #include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/function_ref.hpp>
+#include <tessera/fsdp/core/late.hpp>
 #include <tessera/fsdp/device/operations/elements.hpp>
 #include <tessera/fsdp/execution/executor.hpp>
 #include <tessera/fsdp/execution/sharded_model.hpp>
@@ -66,7 +67,7 @@ class Verification {
   using Stack = typename Module::Stack;
   using Batch = typename Model::Batch;
   /// Returns a piece of the step by its number. The batch must stay valid until the verification ends.
-  using BatchOf = std::function<Batch(int piece)>;
+  using BatchOf = FunctionRef<Batch(int piece)>;
 
   /// The arguments must outlive it; `watch` watches the executor. Throws InputError unless the strategy cuts a step
   /// into pieces.
@@ -238,7 +239,7 @@ struct WatchedSteps {
    private:
     ShardedModel<Model>& module_;
     Executor<Model>& executor_;
-    std::optional<StepWatch<Model>> watch_;
+    Late<StepWatch<Model>> watch_;
     std::shared_ptr<void> resting_;
   };
 };

@@ -17,6 +17,9 @@ namespace detail {
 /// The variant of with_disk_deadline for work without a result.
 void call_with_disk_deadline(const comm::Ranks& ranks, double seconds, const std::string& what,
                              FunctionRef<void()> work);
+/// Calls f() like comm::together under such a deadline.
+void call_with_disk(const comm::Ranks& ranks, double seconds, const std::string& what, std::string_view label,
+                    FunctionRef<void()> f);
 
 }  // namespace detail
 
@@ -31,8 +34,9 @@ auto with_disk_deadline(const comm::Ranks& ranks, double seconds, const std::str
 /// Calls f(), which reads files and starts no collective, like comm::together. Ranks wait up to `seconds`.
 template <class F>
 auto read_together(const comm::Ranks& ranks, double seconds, std::string_view label, F f) {
-  return with_disk_deadline(ranks, seconds, message("reading ", label, " (--disk-deadline)"),
-                            [&] { return comm::together(ranks, label, f); });
+  return comm::detail::result_of(f, [&](FunctionRef<void()> call) {
+    detail::call_with_disk(ranks, seconds, message("reading ", label, " (--disk-deadline)"), label, call);
+  });
 }
 
 }  // namespace fsdp::train

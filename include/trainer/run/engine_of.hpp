@@ -11,7 +11,6 @@
 #include <deque>
 #include <exception>
 #include <functional>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -23,6 +22,8 @@
 #include <tessera/comm/ranks.hpp>
 #include <tessera/fsdp/checkpoint/shards_io.hpp>
 #include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/function_ref.hpp>
+#include <tessera/fsdp/core/late.hpp>
 #include <tessera/fsdp/device/compute/cpu.hpp>
 #include <tessera/fsdp/model_files/load.hpp>
 #include <tessera/fsdp/models/model.hpp>
@@ -32,6 +33,7 @@
 #include <tessera/fsdp/verification/step_watch.hpp>
 #include <tessera/fsdp/verification/verification.hpp>
 #include <tessera/trainer/data/source.hpp>
+#include <tessera/trainer/flags/disk_deadline.hpp>
 #include <tessera/trainer/flags/flag_values.hpp>
 #include <tessera/trainer/flags/model_choice.hpp>
 #include <tessera/trainer/flags/options.hpp>
@@ -124,19 +126,19 @@ class EngineOf final : public Engine {
     StepResults& step = queued_.emplace_back();
     step.counts = batch.counts;
     const auto scale = static_cast<float>(inputs.loss_scale / step.targets());
-    std::function<void()> before_update;
-    if constexpr (may_verify)
-      if (verifies(number))
-        before_update = [&] {  // throws CorruptionError on all ranks, so that nothing is saved
-          resting_->compare(number - 1);
-          verification_->verify(number, scale, [&](int piece) { return feed_.piece(piece); });
-        };
-    if (tensors_ != nullptr)
-      before_update = [&] { with_disk([&] { write_stepped_gradients(training_.module(), *tensors_); }); };
-    const comm::MeshTraffic before = training_.traffic();
+    const auto before_update = [&] {
+      if (tensors_ != nullptr) return with_disk([&] { write_stepped_gradients(training_.module(), *tensors_); });
+      if constexpr (may_verify) {  // throws CorruptionError on all ranks, so that nothing is saved
+        resting_->compare(number - 1);
+        verification_->verify(number, scale, [&](int piece) { return feed_.piece(piece); });
+      }
+    };
+    std::function<void()> before;
+    if (tensors_ != nullptr || verifies(number)) before = before_update;
+    const comm::MeshTraffic traffic_before = training_.traffic();
     training_.queue(batch.micro_batches, scale, inputs,
-                    batch.counts.valid_targets == options_.batch_size * options_.seq_len, before_update);
-    step.traffic = training_.traffic() - before;
+                    batch.counts.valid_targets == options_.batch_size * options_.seq_len, before);
+    step.traffic = training_.traffic() - traffic_before;
     if constexpr (!Device::asynchronous)
       step.collective_seconds = collective_seconds(training_.module()) - in_collectives;
     if (tensors_ != nullptr) end_streams();
@@ -197,7 +199,7 @@ class EngineOf final : public Engine {
                            const StepSize& size, EngineUse use) {
     EngineFacts facts;
     facts.start.stack = stack_text(communicator_, policy_texts<Stack>(sharding, tiling), options_.sequence);
-    data_ = agreed_data(ranks_, options_, model_, source_);
+    data_ = agreed_data(ranks_, options_, model_.config().write(), source_);
     facts.start.pieces = sharding::facts_of(sharding).pieces;
     facts.reduced_sooner = reduced_sooner(sharding);
     facts.size = size;
@@ -270,10 +272,8 @@ class EngineOf final : public Engine {
     if (looks && training_.optimizer().control().decided()) queued_.front().done = std::chrono::steady_clock::now();
   }
 
-  template <class F>
-  void with_disk(F f) {
-    with_disk_deadline(ranks_, options_.launch.disk_deadline_seconds, "replay (--disk-deadline)",
-                       [&] { comm::together(ranks_, "--tensors", f); });
+  void with_disk(FunctionRef<void()> f) {
+    detail::call_with_disk(ranks_, options_.launch.disk_deadline_seconds, "replay (--disk-deadline)", "--tensors", f);
   }
   static void see_stream(void* state, const sharding::Task& task, Tensor<const Compute> values) {
     EngineOf& own = *static_cast<EngineOf*>(state);
@@ -301,9 +301,9 @@ class EngineOf final : public Engine {
   std::string data_;  ///< identity of the data, compared between ranks and on resume
   EngineFacts facts_;
   Watched training_;
-  std::optional<StepWatch<Model>> step_watch_;       ///< set with --digests and --verify-every
-  std::optional<Verification<Model>> verification_;  ///< set with --verify-every
-  std::optional<RestingDigests<Model, typename Watched::Optimizer>> resting_;
+  Late<StepWatch<Model>> step_watch_;       ///< set with --digests and --verify-every
+  Late<Verification<Model>> verification_;  ///< set with --verify-every
+  Late<RestingDigests<Model, typename Watched::Optimizer>> resting_;
   Feed<Comm, Source> feed_;
   Batches<Source> held_out_batch_;
   std::deque<StepResults> queued_;          ///< results of the enqueued steps; not returned yet

@@ -3,7 +3,12 @@
 /// The initial weights of a run: loaded from --model's folder, or random.
 #pragma once
 
+#include <string>
+
+#include <tessera/comm/ranks.hpp>
+#include <tessera/fsdp/core/function_ref.hpp>
 #include <tessera/fsdp/model_files/model_files.hpp>
+#include <tessera/fsdp/training/launch_options.hpp>
 #include <tessera/trainer/flags/model_choice.hpp>
 #include <tessera/trainer/flags/options.hpp>
 
@@ -32,5 +37,9 @@ Model initial_model(const TrainOptions& options, bool plans = false) {
   if (plans && stored) (void)checkpoint::open_model<Model>(options.model.name, {}, options.model.adapter);
   return model;
 }
+
+/// Calls load(warn) under the deadline of --disk-deadline, to load weights from a folder; on rank 0, `warn` prints.
+void load_with_disk_deadline(const comm::Ranks& ranks, const LaunchOptions& launch, const std::string& folder,
+                             FunctionRef<void(const checkpoint::Warn& warn)> load);
 
 }  // namespace fsdp::train

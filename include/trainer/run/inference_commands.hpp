@@ -25,6 +25,17 @@
 
 namespace fsdp::train {
 
+/// Returns the config of --model, with the adapters of --adapter if given. Collective; throws InputError on all ranks
+/// unless all read the same config.
+template <class Config>
+Config agreed_config(const comm::Ranks& ranks, const LaunchOptions& launch, const std::string& folder,
+                     const std::string& adapter) {
+  const Config config = read_together(ranks, launch.disk_deadline_seconds, "--model",
+                                      [&] { return read_config<Config>(folder, adapter); });
+  comm::agree_on_opened(ranks, config.write());
+  return config;
+}
+
 /// Creates the inference of a model from the config.json of --model, with the adapters of --adapter if given.
 /// Collective; throws InputError on all ranks unless all have the same flags and read the same config.
 template <class Model, class Options>
@@ -32,10 +43,8 @@ InferenceOf<Model> agreed_inference(typename Model::Stack::Comm& communicator, c
                                     const FlagSet& flags, const ShardingOf<Model>& sharding,
                                     const TilingOf<Model>& tiling) {
   agree_on_run(communicator, flags, policy_texts<typename Model::Stack>(sharding, tiling));
-  const auto config = read_together(communicator, options.launch.disk_deadline_seconds, "--model", [&] {
-    return read_config<typename Model::Config>(options.model, options.adapter);
-  });
-  comm::agree_on_opened(communicator, config.write());
+  const auto config =
+      agreed_config<typename Model::Config>(communicator, options.launch, options.model, options.adapter);
   return InferenceOf<Model>(communicator, options.launch, Model(config), options.model, options.adapter, sharding,
                             tiling);
 }

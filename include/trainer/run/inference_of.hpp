@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include <tessera/comm/launch/print.hpp>
 #include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/late.hpp>
 #include <tessera/fsdp/execution/sharded_model.hpp>
 #include <tessera/fsdp/model_files/load.hpp>
 #include <tessera/fsdp/training/launch_options.hpp>
@@ -21,10 +21,10 @@
 #include <tessera/fsdp/training/training.hpp>
 #include <tessera/trainer/data/batches.hpp>
 #include <tessera/trainer/data/text_source.hpp>
-#include <tessera/trainer/flags/disk_deadline.hpp>
 #include <tessera/trainer/flags/model_choice.hpp>
 #include <tessera/trainer/run/engine.hpp>
 #include <tessera/trainer/run/feed.hpp>
+#include <tessera/trainer/run/first_weights.hpp>
 
 namespace fsdp::train {
 
@@ -32,11 +32,10 @@ namespace fsdp::train {
 template <class Model>
 void load(typename Model::Stack::Comm& communicator, const LaunchOptions& launch, ShardedModel<Model>& module,
           const std::string& folder, const std::string& adapter = {}) {
-  const auto warn = [&](const std::string& text) {
-    if (communicator.rank() == 0) print_warning(text);
+  const auto load = [&](const checkpoint::Warn& warn) {
+    load_agreed_weights(communicator, module, folder, warn, adapter);
   };
-  with_disk_deadline(communicator, launch.disk_deadline_seconds, message("reading ", folder, " (--disk-deadline)"),
-                     [&] { load_agreed_weights(communicator, module, folder, warn, adapter); });
+  load_with_disk_deadline(communicator, launch, folder, load);
 }
 
 /// Computes forward passes of a model over tokens. The model's weights are in a folder.
@@ -95,14 +94,15 @@ class InferenceOf final : public Inference {
       throw Error("inference: this model's blocks cannot continue a sequence");
   }
   HeldOutBatch evaluate(std::span<const std::int64_t> samples) override {
-    require(batches_.has_value(), "inference: evaluate needs the data source; call read before begin");
+    require(static_cast<bool>(batches_), "inference: evaluate needs the data source; call read before begin");
     return evaluate_batch(evaluation().executor(), evaluation().counts(), *batches_,
                           evaluation().module().sequence_group(), samples);
   }
 
  private:
   Evaluation<Model>& evaluation() {
-    require(evaluation_.has_value(), "inference: a pass was requested before begin planned one; call begin first");
+    require(static_cast<bool>(evaluation_),
+            "inference: a pass was requested before begin planned one; call begin first");
     return *evaluation_;
   }
 
@@ -115,8 +115,8 @@ class InferenceOf final : public Inference {
   typename Stack::Tiling tiling_;
   StepSize size_;
   const data::TextSource* source_ = nullptr;
-  std::optional<Evaluation<Model>> evaluation_;
-  std::optional<Batches<data::TextSource>> batches_;
+  Late<Evaluation<Model>> evaluation_;
+  Late<Batches<data::TextSource>> batches_;
 };
 
 }  // namespace fsdp::train

@@ -16,6 +16,7 @@
 #include <tessera/fsdp/core/policy_text.hpp>
 #include <tessera/fsdp/device/compute/cpu.hpp>
 #include <tessera/fsdp/plan/plan.hpp>
+#include <tessera/fsdp/sharding/run_time.hpp>
 #include <tessera/fsdp/sharding/strategies.hpp>
 #include <tessera/trainer/data/source.hpp>
 #include <tessera/trainer/flags/disk_deadline.hpp>
@@ -55,6 +56,10 @@ RunRecord last_bits(std::int64_t threads) {
 /// Throws InputError on all ranks, with the first difference, unless all ranks have equal values. Collective.
 void agree_on_last_bits(const comm::Ranks& ranks, const RunRecord& mine);
 
+/// Returns a line for the user if pieces make the strategy reduce gradients after each piece; else an empty text.
+template <class Sharding>
+std::string reduced_sooner(const Sharding& strategy);
+
 namespace detail {
 
 template <class Strategy>
@@ -62,13 +67,18 @@ const Strategy& strategy_in_pieces(const Reproducible<Strategy>& strategy) {
   return strategy;
 }
 
+template <class... Strategy>
+std::string reduced_sooner(const std::variant<Strategy...>& held) {
+  return std::visit([](const auto& strategy) { return train::reduced_sooner(strategy); }, held);
+}
+extern template std::string reduced_sooner(const decltype(RunTimeAny::strategy)&);
+
 }  // namespace detail
 
-/// Returns a line for the user if pieces make the strategy reduce gradients after each piece; else an empty text.
 template <class Sharding>
 std::string reduced_sooner(const Sharding& strategy) {
   if constexpr (requires { strategy.strategy; }) {
-    return std::visit([](const auto& held) { return reduced_sooner(held); }, strategy.strategy);
+    return detail::reduced_sooner(strategy.strategy);
   } else if constexpr (requires { detail::strategy_in_pieces(strategy); }) {
     const auto& inner = detail::strategy_in_pieces(strategy);
     using Inner = std::remove_cvref_t<decltype(inner)>;
@@ -81,16 +91,16 @@ std::string reduced_sooner(const Sharding& strategy) {
 }
 
 /// Returns one line that identifies the data, the same on all ranks. Collective; throws InputError on all ranks unless
-/// all have opened the same data and model.
-template <class Model, class Source>
-std::string agreed_data(const comm::Ranks& ranks, const TrainOptions& options, const Model& model,
+/// all have opened the same data and model. `config`: the text of the model's config.json.
+template <class Source>
+std::string agreed_data(const comm::Ranks& ranks, const TrainOptions& options, const std::string& config,
                         const Source& source) {
   const std::string data = read_together(ranks, options.launch.disk_deadline_seconds, "data", [&] {
     if constexpr (data::detail::has_identity<Source>()) return source.identity();
     return source.text();
   });
   comm::agree_on_opened(ranks, message("data = ", data, "\nwindows = ", source.training(), " and ", source.validation(),
-                                       " held out\n", model.config().write()));
+                                       " held out\n", config));
   return data;
 }
 

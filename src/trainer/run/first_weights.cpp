@@ -5,6 +5,7 @@
 
 #include <tessera/comm/launch/print.hpp>
 #include <tessera/fsdp/core/error.hpp>
+#include <tessera/trainer/flags/disk_deadline.hpp>
 #include <tessera/trainer/run/estimate.hpp>
 
 namespace fsdp::train {
@@ -32,6 +33,15 @@ bool plans_without_weights(const TrainOptions& options) {
                              "alone; training adapters needs them, or --from-scratch"));
     });
   return true;
+}
+
+void load_with_disk_deadline(const comm::Ranks& ranks, const LaunchOptions& launch, const std::string& folder,
+                             FunctionRef<void(const checkpoint::Warn& warn)> load) {
+  const auto warn = [&](const std::string& text) {
+    if (ranks.rank() == 0) print_warning(text);
+  };
+  with_disk_deadline(ranks, launch.disk_deadline_seconds, message("reading ", folder, " (--disk-deadline)"),
+                     [&] { load(warn); });
 }
 
 }  // namespace fsdp::train

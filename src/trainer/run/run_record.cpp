@@ -33,6 +33,8 @@ std::string build_text() {
   return message(version_string, ", ", compiler, " ", __VERSION__, ", ", flags);
 }
 
+template std::string detail::reduced_sooner(const decltype(RunTimeAny::strategy)&);
+
 void agree_on_last_bits(const comm::Ranks& ranks, const RunRecord& mine) {
   std::string text;
   for (const auto& [name, value] : mine) text += message(name, " = ", value, "\n");
