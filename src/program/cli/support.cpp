@@ -5,6 +5,8 @@
 #include <iomanip>
 #include <span>
 #include <sstream>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include <boost/mp11/algorithm.hpp>
@@ -15,6 +17,7 @@
 #include <tessera/comm/self.hpp>
 #include <tessera/fsdp/buffer/layout_policies.hpp>
 #include <tessera/fsdp/core/dtype.hpp>
+#include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/policy_text.hpp>
 #include <tessera/fsdp/module/stack.hpp>
 #include <tessera/fsdp/sharding/run_time.hpp>
@@ -67,6 +70,13 @@ std::string table(const std::vector<Row>& rows) {
 
 std::string yes(bool holds) { return holds ? "yes" : "no"; }
 
+/// The name of a backend, whose library a program need not link.
+template <class C>
+constexpr std::string_view name_of_backend() {
+  constexpr std::string_view name = C::name;
+  return name;
+}
+
 template <class C, class T>
 constexpr bool gathers = requires(C c, std::span<const comm::Segment<T>> segments) {
   c.all_gather(segments);
@@ -83,7 +93,7 @@ std::string backends() {
     for_each<Types>(
         [&]<class T>() { rows[0].push_back(std::string(operation) + " " + std::string(name_of(dtype_of<T>()))); });
   for_each<Backends>([&]<class C>() {
-    Row& row = rows.emplace_back(Row{policy_text<C>(), std::string(C::Device::name)});
+    Row& row = rows.emplace_back(Row{std::string(name_of_backend<C>()), std::string(C::Device::name)});
     for_each<Types>([&]<class T>() { row.push_back(yes(gathers<C, T>)); });
     for_each<Types>([&]<class T>() { row.push_back(yes(comm::supports_wire<C, T>)); });
   });
@@ -92,7 +102,7 @@ std::string backends() {
 
 std::string precisions() {
   std::vector<Row> rows{{"precision"}};
-  for_each<Backends>([&]<class C>() { rows[0].push_back(policy_text<C>() + " on " + std::string(C::Device::name)); });
+  for_each<Backends>([&]<class C>() { rows[0].push_back(message(name_of_backend<C>(), " on ", C::Device::name)); });
   for_each<Precisions>([&]<class P>() {
     Row& row = rows.emplace_back(Row{policy_text<P>()});
     for_each<Backends>([&]<class C>() { row.push_back(yes(works_in<C, P>)); });
