@@ -145,3 +145,6 @@ s#\bplan::FamilyFate\b#plan::FamilyOutcome#g
 s#\bplan::Fate\b#plan::SearchOutcome#g
 s#\blaunched_ranks_here\b#launched_ranks_on_this_machine#g
 s#\bbegun_model\b#initial_model#g
+s#<tessera/fsdp/sharding/judge\.hpp>#<tessera/fsdp/sharding/check_schedule.hpp>#
+s#<tessera/fsdp/sharding/verdict\.hpp>#<tessera/fsdp/sharding/check_result.hpp>#
+s#<tessera/fsdp/sharding/breaches\.hpp>#<tessera/fsdp/sharding/violations.hpp>#

@@ -26,7 +26,7 @@ struct ByRules {
   }
 };
 
-/// The same strategy as a list of tasks. sharding::judge verifies the lists of small models at compile time;
+/// The same strategy as a list of tasks. sharding::check_schedule verifies the lists of small models at compile time;
 /// sharding::check verifies the list of a model before any memory is allocated.
 struct BySchedule {
   using AtRest = fsdp::buffer::Shard;

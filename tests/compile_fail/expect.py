@@ -13,7 +13,7 @@ A sentence that must stand in the first error:
     // expect 1 first: fsdp: the arguments are in another order
 
 The cases that must fail are compiled together first, each in a namespace of its own. A case of which that leaves any doubt, since
-what was expected is not said in errors that name its lines and those of no other case, is compiled alone and judged by that.
+what was expected is not said in errors that name its lines and those of no other case, is compiled alone and decided by that.
 """
 import contextlib
 import re

@@ -72,7 +72,7 @@ struct TextAsView {
 /// All strategies below have the schedules of Zero3; checking them again would take more than a second each.
 template <class S>
 requires std::derived_from<S, Zero3>
-inline constexpr bool detail::judged_by_library<S> = true;
+inline constexpr bool detail::checked_by_library<S> = true;
 
 struct AxesAtRunTime : Zero3 {
   int mesh_axes = 2;

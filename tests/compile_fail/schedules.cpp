@@ -41,9 +41,9 @@
 // expect 5: task: its weights are never released
 // expect 5: task: its slot is never closed
 // expect 6: fsdp: a sharding strategy's schedule cannot run; `sentence` of the note names the task: the weights
-// expect 6 of g++: Sentence{"sharding: task 1, forward embedding: the weights of embedding are not gathered; gather
+// expect 6 of g++: MessageText{"sharding: task 1, forward embedding: the weights of embedding are not gathered; gather
 // expect 6 of clang++: 1, fsdp::sharding::Action::forward, 0,
-// expect 7: fsdp: a sharding strategy's schedule cannot be judged while compiling, since the strategy has no default
+// expect 7: fsdp: a sharding strategy's schedule cannot be checked at compile time, since the strategy has no default
 // expect 8: task: its input stays on the device in this pass; leave this out
 // expect 8: task: its input is not there; send it between the computation that makes it and the unit's own forward
 // expect 8: task: its input was sent already by task {other}
@@ -67,77 +67,77 @@ namespace fsdp::sharding {
 using test::Breaks;
 
 /// Breaks a rule in a function that is not constexpr.
-struct AtRunTime : Breaks<Breach::used_ungathered> {
-  Schedule schedule(const Problem& problem) const { return Breaks<Breach::used_ungathered>::schedule(problem); }
+struct AtRunTime : Breaks<Violation::used_ungathered> {
+  Schedule schedule(const Problem& problem) const { return Breaks<Violation::used_ungathered>::schedule(problem); }
 };
 template <class Strategy>
 using StackOf = Stack<Strategy, comm::Threads<>, Fp32>;
 
 #if CASE == 0
-static_assert(holds<Breaks<Breach::none>>());
-StackOf<Breaks<Breach::none>> good;
-StackOf<AtRunTime> judged_when_a_module_is_made;
+static_assert(holds<Breaks<Violation::none>>());
+StackOf<Breaks<Violation::none>> good;
+StackOf<AtRunTime> checked_when_a_module_is_made;
 #elif CASE == 1
-static_assert(holds<Breaks<Breach::sent_after_wait>>());
-static_assert(holds<Breaks<Breach::no_such_index>>());
-static_assert(holds<Breaks<Breach::no_slot_number>>());
-static_assert(holds<Breaks<Breach::gathers_resident>>());
-static_assert(holds<Breaks<Breach::gathers_again>>());
-static_assert(holds<Breaks<Breach::gathered_twice>>());
-static_assert(holds<Breaks<Breach::not_used>>());
-static_assert(holds<Breaks<Breach::not_gathered_across>>());
-static_assert(holds<Breaks<Breach::slot_held>>());
+static_assert(holds<Breaks<Violation::sent_after_wait>>());
+static_assert(holds<Breaks<Violation::no_such_index>>());
+static_assert(holds<Breaks<Violation::no_slot_number>>());
+static_assert(holds<Breaks<Violation::gathers_resident>>());
+static_assert(holds<Breaks<Violation::gathers_again>>());
+static_assert(holds<Breaks<Violation::gathered_twice>>());
+static_assert(holds<Breaks<Violation::not_used>>());
+static_assert(holds<Breaks<Violation::not_gathered_across>>());
+static_assert(holds<Breaks<Violation::slot_held>>());
 #elif CASE == 2
-static_assert(holds<Breaks<Breach::none_kept>>());
-static_assert(holds<Breaks<Breach::keeps_no_parts>>());
-static_assert(holds<Breaks<Breach::not_gathered>>());
-static_assert(holds<Breaks<Breach::not_sharded_across>>());
-static_assert(holds<Breaks<Breach::gathers_across_again>>());
-static_assert(holds<Breaks<Breach::gathered_across_twice>>());
-static_assert(holds<Breaks<Breach::releases_kept>>());
-static_assert(holds<Breaks<Breach::nothing_to_compute>>());
-static_assert(holds<Breaks<Breach::computed_out_of_order>>());
+static_assert(holds<Breaks<Violation::none_kept>>());
+static_assert(holds<Breaks<Violation::keeps_no_parts>>());
+static_assert(holds<Breaks<Violation::not_gathered>>());
+static_assert(holds<Breaks<Violation::not_sharded_across>>());
+static_assert(holds<Breaks<Violation::gathers_across_again>>());
+static_assert(holds<Breaks<Violation::gathered_across_twice>>());
+static_assert(holds<Breaks<Violation::releases_kept>>());
+static_assert(holds<Breaks<Violation::nothing_to_compute>>());
+static_assert(holds<Breaks<Violation::computed_out_of_order>>());
 #elif CASE == 3
-static_assert(holds<Breaks<Breach::released_before_use>>());
-static_assert(holds<Breaks<Breach::used_ungathered>>());
-static_assert(holds<Breaks<Breach::written_after_across>>());
-static_assert(holds<Breaks<Breach::pieces_mixed>>());
-static_assert(holds<Breaks<Breach::piece_reduced_before>>());
-static_assert(holds<Breaks<Breach::written_after_all_reduce>>());
-static_assert(holds<Breaks<Breach::written_without_slot>>());
-static_assert(holds<Breaks<Breach::written_while_reduced>>());
-static_assert(holds<Breaks<Breach::opens_no_gradient>>());
+static_assert(holds<Breaks<Violation::released_before_use>>());
+static_assert(holds<Breaks<Violation::used_ungathered>>());
+static_assert(holds<Breaks<Violation::written_after_across>>());
+static_assert(holds<Breaks<Violation::pieces_mixed>>());
+static_assert(holds<Breaks<Violation::piece_reduced_before>>());
+static_assert(holds<Breaks<Violation::written_after_all_reduce>>());
+static_assert(holds<Breaks<Violation::written_without_slot>>());
+static_assert(holds<Breaks<Violation::written_while_reduced>>());
+static_assert(holds<Breaks<Violation::opens_no_gradient>>());
 #elif CASE == 4
-static_assert(holds<Breaks<Breach::opened_twice>>());
-static_assert(holds<Breaks<Breach::reduced_twice>>());
-static_assert(holds<Breaks<Breach::reduces_nothing>>());
-static_assert(holds<Breaks<Breach::crosses_no_axis>>());
-static_assert(holds<Breaks<Breach::not_reduced_inside>>());
-static_assert(holds<Breaks<Breach::reduced_across_twice>>());
-static_assert(holds<Breaks<Breach::not_open>>());
-static_assert(holds<Breaks<Breach::closed_unreduced>>());
-static_assert(holds<Breaks<Breach::in_other_slot>>());
+static_assert(holds<Breaks<Violation::opened_twice>>());
+static_assert(holds<Breaks<Violation::reduced_twice>>());
+static_assert(holds<Breaks<Violation::reduces_nothing>>());
+static_assert(holds<Breaks<Violation::crosses_no_axis>>());
+static_assert(holds<Breaks<Violation::not_reduced_inside>>());
+static_assert(holds<Breaks<Violation::reduced_across_twice>>());
+static_assert(holds<Breaks<Violation::not_open>>());
+static_assert(holds<Breaks<Violation::closed_unreduced>>());
+static_assert(holds<Breaks<Violation::in_other_slot>>());
 #elif CASE == 5
-static_assert(holds<Breaks<Breach::ends_early>>());
-static_assert(holds<Breaks<Breach::never_reduced>>());
-static_assert(holds<Breaks<Breach::never_reduced_across>>());
-static_assert(holds<Breaks<Breach::never_released>>());
-static_assert(holds<Breaks<Breach::never_closed>>());
+static_assert(holds<Breaks<Violation::ends_early>>());
+static_assert(holds<Breaks<Violation::never_reduced>>());
+static_assert(holds<Breaks<Violation::never_reduced_across>>());
+static_assert(holds<Breaks<Violation::never_released>>());
+static_assert(holds<Breaks<Violation::never_closed>>());
 #elif CASE == 6
-StackOf<Breaks<Breach::used_ungathered>> refused;
+StackOf<Breaks<Violation::used_ungathered>> refused;
 #elif CASE == 7
 static_assert(holds<AtRunTime>());
 #elif CASE == 8
-static_assert(holds<Breaks<Breach::offloads_no_input>>());
-static_assert(holds<Breaks<Breach::sent_out_of_turn>>());
-static_assert(holds<Breaks<Breach::sent_twice>>());
-static_assert(holds<Breaks<Breach::never_sent>>());
-static_assert(holds<Breaks<Breach::fetched_unsent>>());
-static_assert(holds<Breaks<Breach::fetched_twice>>());
-static_assert(holds<Breaks<Breach::fetched_late>>());
-static_assert(holds<Breaks<Breach::never_fetched>>());
-static_assert(holds<Breaks<Breach::no_such_buffer>>());
-static_assert(holds<Breaks<Breach::buffer_held>>());
+static_assert(holds<Breaks<Violation::offloads_no_input>>());
+static_assert(holds<Breaks<Violation::sent_out_of_turn>>());
+static_assert(holds<Breaks<Violation::sent_twice>>());
+static_assert(holds<Breaks<Violation::never_sent>>());
+static_assert(holds<Breaks<Violation::fetched_unsent>>());
+static_assert(holds<Breaks<Violation::fetched_twice>>());
+static_assert(holds<Breaks<Violation::fetched_late>>());
+static_assert(holds<Breaks<Violation::never_fetched>>());
+static_assert(holds<Breaks<Violation::no_such_buffer>>());
+static_assert(holds<Breaks<Violation::buffer_held>>());
 #endif
 
 }  // namespace fsdp::sharding

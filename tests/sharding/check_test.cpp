@@ -27,7 +27,7 @@ const Names names{.units = {"embedding", "block 0", "block 1", "block 2", "head"
                   .groups = {"embedding", "block 0", "block 1", "block 2", "head"}};
 
 /// The error message of check for a schedule, without the surrounding tasks; empty if it is accepted.
-std::string verdict(const Schedule& schedule, const Problem& problem) {
+std::string error_of(const Schedule& schedule, const Problem& problem) {
   const std::string text = fsdp::test::error_of<InputError>([&] { check(schedule, problem, names); });
   return text.substr(0, text.find(" ["));
 }
@@ -62,7 +62,7 @@ class Spoiled {
   }
   Task& task(Action action, int index, int n = 0) { return list_[static_cast<std::size_t>(at(action, index, n))]; }
   Problem& problem() { return problem_; }
-  std::string verdict() const { return sharding::verdict(list_, problem_); }
+  std::string error() const { return error_of(list_, problem_); }
 
  private:
   Problem problem_;
@@ -70,20 +70,20 @@ class Spoiled {
 };
 
 TEST(Check, AcceptsTheUnmodifiedSchedule) {
-  EXPECT_EQ(Spoiled().verdict(), "");
-  EXPECT_EQ(Spoiled(3).verdict(), "");
-  EXPECT_EQ(Spoiled(3, true).verdict(), "");
+  EXPECT_EQ(Spoiled().error(), "");
+  EXPECT_EQ(Spoiled(3).error(), "");
+  EXPECT_EQ(Spoiled(3, true).error(), "");
 }
 
 TEST(Check, RefusesUseOfWeightsThatAreNotGathered) {
-  EXPECT_EQ(Spoiled().without(Action::gather, 1).verdict(),
+  EXPECT_EQ(Spoiled().without(Action::gather, 1).error(),
             "sharding: task 4, forward block 0: the weights of block 0 are not gathered; gather them before");
-  EXPECT_EQ(Spoiled().without(Action::gather, 1, 1).verdict(),
+  EXPECT_EQ(Spoiled().without(Action::gather, 1, 1).error(),
             "sharding: task 6, release block 0: its weights are still used by task 22, backward block 0; release them "
             "after it, or gather them again before it");
   Spoiled early;
   const auto release = early.at(Action::release, 2);
-  EXPECT_EQ(early.swapped(release, early.at(Action::forward, 2)).verdict(),
+  EXPECT_EQ(early.swapped(release, early.at(Action::forward, 2)).error(),
             "sharding: task 8, release block 1: its weights are still used by task 9, forward block 1; release them "
             "after it, or gather them again before it");
 }
@@ -91,65 +91,65 @@ TEST(Check, RefusesUseOfWeightsThatAreNotGathered) {
 TEST(Check, RefusesWeightsThatAreGatheredTwiceOrNeverReleased) {
   Spoiled twice;
   twice.insert(2, {.action = Action::gather, .index = 0});
-  EXPECT_EQ(twice.verdict(),
+  EXPECT_EQ(twice.error(),
             "sharding: task 2, gather embedding: its weights were gathered already by task 0 and not released since");
-  EXPECT_EQ(Spoiled().without(Action::release, 1, 1).verdict(),
+  EXPECT_EQ(Spoiled().without(Action::release, 1, 1).error(),
             "sharding: task 19, gather block 0: its weights are never released");
   Spoiled again;
   again.insert(4, {.action = Action::release, .index = 0});
-  EXPECT_EQ(again.verdict(), "sharding: task 4, release embedding: its weights are not gathered");
+  EXPECT_EQ(again.error(), "sharding: task 4, release embedding: its weights are not gathered");
   Spoiled unused;
   unused.insert(0, {.action = Action::release, .index = 1}).insert(0, {.action = Action::gather, .index = 1});
-  EXPECT_EQ(unused.verdict(),
+  EXPECT_EQ(unused.error(),
             "sharding: task 1, release block 0: no computation used its weights since they were gathered");
   Spoiled last;
   last.insert(last.at(Action::reduce, 0), {.action = Action::release, .index = 1});
   last.insert(last.at(Action::reduce, 0) - 1, {.action = Action::gather, .index = 1});
-  EXPECT_EQ(last.verdict(),
+  EXPECT_EQ(last.error(),
             "sharding: task 28, release block 0: no computation used its weights since they were gathered");
   Spoiled resident;
   resident.problem().groups[0].resident = true;
-  EXPECT_EQ(resident.verdict(),
+  EXPECT_EQ(resident.error(),
             "sharding: task 0, gather embedding: its weights are whole on every rank at rest; leave this out");
 }
 
 TEST(Check, RefusesComputationsOutOfOrder) {
   Spoiled order;
   const auto last = order.at(Action::backward, 1);
-  EXPECT_EQ(order.swapped(order.at(Action::backward, 2), last).verdict(),
+  EXPECT_EQ(order.swapped(order.at(Action::backward, 2), last).error(),
             "sharding: task 20, backward block 0: the next computation is backward block 1 of micro-batch 0");
-  EXPECT_EQ(Spoiled(2).without(Action::backward, 0, 1).without(Action::reduce, 0, 1).verdict(),
+  EXPECT_EQ(Spoiled(2).without(Action::backward, 0, 1).without(Action::reduce, 0, 1).error(),
             "sharding: the list of 54 tasks ends before backward embedding of micro-batch 1");
   Spoiled more;
   more.insert(26, {.action = Action::backward, .index = 0});
-  EXPECT_EQ(more.verdict(), "sharding: task 27, backward embedding: nothing is left to compute");
+  EXPECT_EQ(more.error(), "sharding: task 27, backward embedding: nothing is left to compute");
 }
 
 TEST(Check, RefusesGradientsThatAreReducedTwiceOrNever) {
   Spoiled twice;
   const auto reduce = twice.at(Action::reduce, 3);
   twice.insert(reduce + 1, {.action = Action::reduce, .index = 3});
-  EXPECT_EQ(twice.verdict(),
+  EXPECT_EQ(twice.error(),
             "sharding: task 19, reduce block 2: nothing was added to its gradient since it was "
             "reduced by task 18");
-  EXPECT_EQ(Spoiled().without(Action::reduce, 3).verdict(),
+  EXPECT_EQ(Spoiled().without(Action::reduce, 3).error(),
             "sharding: task 16, backward block 2: what it adds to the gradient of block 2 is never reduced");
   Spoiled nothing;
   nothing.insert(3, {.action = Action::reduce, .index = 0});
-  EXPECT_EQ(nothing.verdict(), "sharding: task 3, reduce embedding: nothing was added to its gradient");
+  EXPECT_EQ(nothing.error(), "sharding: task 3, reduce embedding: nothing was added to its gradient");
   Spoiled frozen;
   frozen.problem().groups[2].trainable = false;
-  EXPECT_EQ(frozen.verdict(), "sharding: task 22, reduce block 1: nothing was added to its gradient");
-  EXPECT_EQ(Spoiled(2).without(Action::reduce, 3, 0).verdict(), "") << "partial sums are kept and reduced later";
+  EXPECT_EQ(frozen.error(), "sharding: task 22, reduce block 1: nothing was added to its gradient");
+  EXPECT_EQ(Spoiled(2).without(Action::reduce, 3, 0).error(), "") << "partial sums are kept and reduced later";
 }
 
 /// An in-place reduction leaves the sum over ranks where the next micro-batch would accumulate.
 TEST(Check, RefusesToAddToAGradientThatIsSummedInPlace) {
   Problem problem = problem_for(Replicated{}, three_blocks(), 2);
   Schedule list = make_schedule(Replicated{}.rules(), problem);
-  EXPECT_EQ(verdict(list, problem), "");
+  EXPECT_EQ(error_of(list, problem), "");
   list.insert(list.begin() + 5, {.action = Action::reduce, .index = 4});
-  EXPECT_EQ(verdict(list, problem),
+  EXPECT_EQ(error_of(list, problem),
             "sharding: task 14, loss head: the gradient of head was all-reduced in place already by task 5; reduce it "
             "once, after its last write");
 }
@@ -161,26 +161,26 @@ TEST(Check, RefusesCrossGroupReductionsTooEarlyTwiceOrNever) {
   const auto with = [&](std::ptrdiff_t at, Action action, int group) {
     Schedule other = list;
     other.insert(other.begin() + at, {.action = action, .index = group});
-    return verdict(other, problem);
+    return error_of(other, problem);
   };
   const auto reduce = std::find(list.begin(), list.end(), Task{.action = Action::reduce, .index = 4}) - list.begin();
-  EXPECT_EQ(verdict(list, problem), "");
+  EXPECT_EQ(error_of(list, problem), "");
   expect_parts(with(reduce, Action::reduce_across, 4), {"its gradient is not reduced over the inner axis"});
   expect_parts(with(reduce + 1, Action::reduce_across, 4), {"the gradient of head was reduced across already by task"});
   expect_parts(with(std::ssize(list), Action::reduce_across, 4), {"its gradient was reduced across already by task"});
   Schedule never = list;
   never.pop_back();
-  expect_parts(verdict(never, problem), {"reduce embedding: its sum is never reduced across"});
-  expect_parts(verdict(list, problem_for(FullyShard<>{}, three_blocks(), 2)), {"crosses no outer axis"});
+  expect_parts(error_of(never, problem), {"reduce embedding: its sum is never reduced across"});
+  expect_parts(error_of(list, problem_for(FullyShard<>{}, three_blocks(), 2)), {"crosses no outer axis"});
 }
 
 TEST(Check, RefusesShardsThatAreNotGatheredAcrossGroups) {
   const HybridShard<FullyShard<>, OptimizerAcross::sharded> full{.group = 2};
   const Problem problem = problem_for(full, three_blocks(), 1);
   Schedule list = make_schedule(full.rules(), problem);
-  EXPECT_EQ(verdict(list, problem), "");
+  EXPECT_EQ(error_of(list, problem), "");
   list.erase(list.begin());
-  EXPECT_EQ(verdict(list, problem),
+  EXPECT_EQ(error_of(list, problem),
             "sharding: task 0, gather embedding: the shards of embedding were not gathered across before");
 }
 
@@ -188,69 +188,69 @@ TEST(Check, RefusesToGatherFromPartsThatNoRankKept) {
   const FullyShard<ReshardAfterForward::to_group> strategy{.group = 2};
   Problem problem = problem_for(strategy, three_blocks(), 1);
   Schedule list = make_schedule(strategy.rules(), problem);
-  EXPECT_EQ(verdict(list, problem), "");
+  EXPECT_EQ(error_of(list, problem), "");
   problem.axes.keep = 4;
-  EXPECT_EQ(verdict(list, problem),
+  EXPECT_EQ(error_of(list, problem),
             "sharding: task 6, keep block 0: no ranks keep weights together under this strategy on this mesh");
   problem.axes.keep = 2;
   Schedule early = list;
   std::iter_swap(early.begin() + 5, early.begin() + 6);  // moves the keep task of block 0 before its forward
-  EXPECT_EQ(verdict(early, problem),
+  EXPECT_EQ(error_of(early, problem),
             "sharding: task 5, keep block 0: no computation used its weights since they were gathered");
   std::erase(list, Task{.action = Action::keep, .index = 1});
-  expect_parts(verdict(list, problem), {"gather-in-group block 0: no rank kept a part of its weights before"});
+  expect_parts(error_of(list, problem), {"gather-in-group block 0: no rank kept a part of its weights before"});
 }
 
 TEST(Check, RefusesASlotThatTwoGroupsUseAtOnce) {
   Spoiled weights(1, true);
   weights.task(Action::gather, 1).slot = 0;
-  EXPECT_EQ(weights.verdict(), "sharding: task 1, gather block 0: slot 0 is held by embedding since task 0");
+  EXPECT_EQ(weights.error(), "sharding: task 1, gather block 0: slot 0 is held by embedding since task 0");
   Spoiled gradients(2, true);
-  EXPECT_EQ(gradients.verdict(), "");
+  EXPECT_EQ(gradients.error(), "");
   gradients.without(Action::close_gradient, 4);
-  expect_parts(gradients.verdict(), {"open-gradient block 2: slot 0 is held by head since task "});
+  expect_parts(gradients.error(), {"open-gradient block 2: slot 0 is held by head since task "});
   Spoiled other(1, true);
   other.task(Action::release, 0).slot = 1;
-  EXPECT_EQ(other.verdict(), "sharding: task 3, release embedding: it is in slot 0, not 1");
+  EXPECT_EQ(other.error(), "sharding: task 3, release embedding: it is in slot 0, not 1");
   Spoiled number(1, true);
   number.task(Action::gather, 0).slot = 1'000'000;
-  expect_parts(number.verdict(), {"slot 1000000 is no number of a slot"});
+  expect_parts(number.error(), {"slot 1000000 is no number of a slot"});
 }
 
 TEST(Check, RefusesGradientsWrittenOrReducedOutsideTheirSlot) {
-  expect_parts(Spoiled(1, true).without(Action::open_gradient, 3).verdict(),
+  expect_parts(Spoiled(1, true).without(Action::open_gradient, 3).error(),
                {"backward block 2: the gradient of block 2 has no open slot"});
   Spoiled early(1, true);
   const auto close = early.at(Action::close_gradient, 4);
   early.insert(early.at(Action::loss, 4) + 1, {.action = Action::close_gradient, .index = 4});
-  expect_parts(early.verdict(), {"close-gradient head: its gradient, written by task "});
+  expect_parts(early.error(), {"close-gradient head: its gradient, written by task "});
   EXPECT_GT(close, 0);
   Spoiled still(2, true);
   still.without(Action::close_gradient, 0).without(Action::open_gradient, 0, 1).without(Action::close_gradient, 0);
-  EXPECT_NE(still.verdict(), "");
+  EXPECT_NE(still.error(), "");
 }
 
 TEST(Check, RefusesOutOfRangeGroupAndUnitNumbers) {
   Spoiled group;
   group.task(Action::gather, 0).index = 5;
-  EXPECT_EQ(group.verdict(), "sharding: task 0, gather group 5: there are 5 of these");
+  EXPECT_EQ(group.error(), "sharding: task 0, gather group 5: there are 5 of these");
   Spoiled unit;
   unit.task(Action::forward, 0).index = -1;
-  EXPECT_EQ(unit.verdict(), "sharding: task 2, forward unit -1: there are 5 of these");
+  EXPECT_EQ(unit.error(), "sharding: task 2, forward unit -1: there are 5 of these");
 }
 
 TEST(Check, GenerationMustKeepGatheredWeights) {
   Problem problem = problem_for(FullyShard<>{}, three_blocks(), 1, Pass::generate);
   const Schedule first = make_schedule(FullyShard<>{}.rules(), problem);
-  EXPECT_EQ(verdict(first, problem), "");
+  EXPECT_EQ(error_of(first, problem), "");
   problem.pass = Pass::evaluate;
-  expect_parts(verdict(first, problem), {"its weights are never released"});
+  expect_parts(error_of(first, problem), {"its weights are never released"});
   const Schedule evaluation = make_schedule(FullyShard<>{}.rules(), problem);
   problem.pass = Pass::generate;
-  EXPECT_EQ(verdict(evaluation, problem),
+  EXPECT_EQ(error_of(evaluation, problem),
             "sharding: task 3, release embedding: a pass that generates keeps what it gathered; leave this out");
   problem.pass = Pass::generate_again;
-  EXPECT_EQ(verdict(first, problem),
+  EXPECT_EQ(error_of(first, problem),
             "sharding: task 0, gather embedding: its weights are still gathered from the pass before; leave this out");
 }
 
@@ -301,9 +301,9 @@ TEST(Check, AcceptsTheSchedulesOfAllStrategies) {
   for_each_list([&](const std::string& text, const Rules& rules, const Problem& problem) {
     SCOPED_TRACE(text);
     const Schedule list = make_schedule(rules, problem);
-    EXPECT_EQ(verdict(list, problem), "");
+    EXPECT_EQ(error_of(list, problem), "");
     const Schedule placed = assign_slots(list, problem);
-    EXPECT_EQ(verdict(placed, problem), "");
+    EXPECT_EQ(error_of(placed, problem), "");
     EXPECT_EQ(assign_slots(placed, problem), placed);
     ++lists;
   });
@@ -321,12 +321,12 @@ TEST(Check, RefusesSchedulesWithAMissingOrDuplicatedTask) {
       Schedule other = placed;
       other.insert(other.begin() + static_cast<std::ptrdiff_t>(i), task);
       if (!keeps) {
-        EXPECT_NE(verdict(other, problem), "") << text << ": twice " << i << ' ' << text_of(task, names);
+        EXPECT_NE(error_of(other, problem), "") << text << ": twice " << i << ' ' << text_of(task, names);
       }
       other = placed;
       other.erase(other.begin() + static_cast<std::ptrdiff_t>(i));
       if (!keeps || task.micro_batch == 0) {
-        EXPECT_NE(verdict(other, problem), "") << text << ": without " << i << ' ' << text_of(task, names);
+        EXPECT_NE(error_of(other, problem), "") << text << ": without " << i << ' ' << text_of(task, names);
       }
     }
   });

@@ -24,7 +24,7 @@
 namespace fsdp::sharding {
 namespace {
 
-using detail::Tried;
+using detail::TestedCase;
 
 struct WithoutDefault : Zero3 {
   explicit WithoutDefault(int depth) { prefetch_depth = depth; }
@@ -40,29 +40,29 @@ struct AtRunTime : Zero3 {
   Rules rules() const { return Zero3::rules(); }
 };
 /// Has no schedule for some passes.
-struct TrainsOnly : test::Breaks<Breach::none> {
+struct TrainsOnly : test::Breaks<Violation::none> {
   constexpr Schedule schedule(const Problem& problem) const {
     if (problem.pass != Pass::train) throw InputError("it trains only");
-    return test::Breaks<Breach::none>::schedule(problem);
+    return test::Breaks<Violation::none>::schedule(problem);
   }
 };
 
 static_assert(holds<FullyShard<>>() && holds<HybridShard<Zero3, OptimizerAcross::sharded>>() && holds<Bounded>());
-static_assert(holds<test::Breaks<Breach::none>>(), "a list of the strategy's own, which breaks nothing");
-static_assert(!judged_while_compiling<WithoutDefault> && !judged_while_compiling<AtRunTime> &&
-              !judged_while_compiling<TrainsOnly> && !judged_while_compiling<RunTimeSharded>);
+static_assert(holds<test::Breaks<Violation::none>>(), "a list of the strategy's own, which breaks nothing");
+static_assert(!checked_at_compile_time<WithoutDefault> && !checked_at_compile_time<AtRunTime> &&
+              !checked_at_compile_time<TrainsOnly> && !checked_at_compile_time<RunTimeSharded>);
 static_assert(check_sharding<WithoutDefault>() && check_sharding<AtRunTime>() && check_sharding<TrainsOnly>());
-static_assert(trials.front() == Trial{1, false, 1, Pass::train} &&
-              trials.back() == Trial{3, true, 2, Pass::generate_again});
+static_assert(test_cases.front() == TestCase{1, false, 1, Pass::train} &&
+              test_cases.back() == TestCase{3, true, 2, Pass::generate_again});
 
 /// Expects that a built-in strategy, which programs do not check again, is valid in all cases.
 template <class S>
 void expect_good() {
-  static_assert(fsdp::detail::judged_by_library<S>);
-  for (const Trial& trial : trials) {
-    const Tried<S> tried(trial);
-    EXPECT_EQ(tried.findings, detail::Findings{}) << policy_text<S>();
-    EXPECT_EQ(tried.schedule, assign_slots(tried.schedule, tried.problem));
+  static_assert(fsdp::detail::checked_by_library<S>);
+  for (const TestCase& test_case : test_cases) {
+    const TestedCase<S> tested(test_case);
+    EXPECT_EQ(tested.findings, detail::Findings{}) << policy_text<S>();
+    EXPECT_EQ(tested.schedule, assign_slots(tested.schedule, tested.problem));
   }
 }
 template <class... S>
@@ -82,33 +82,33 @@ TEST(Proof, TheLibrarysStrategiesAreValid) {
 
 /// The first violation of the strategy is of the given rule: the compile-time message equals the message that is
 /// thrown.
-template <Breach breach>
+template <Violation violation>
 void expect_same_sentence() {
-  using Strategy = test::Breaks<breach>;
+  using Strategy = test::Breaks<violation>;
   constexpr detail::Extent extent = detail::extent_of<Strategy>;
-  static_assert(extent.known && extent.good < trials.size());
-  constexpr Trial trial = trials[extent.good];
-  static_assert(detail::findings_in<Strategy>(trial).verdict.breach == breach);
-  constexpr Sentence sentence = detail::sentence_in<Strategy>(trial);
+  static_assert(extent.known && extent.good < test_cases.size());
+  constexpr TestCase test_case = test_cases[extent.good];
+  static_assert(detail::findings_in<Strategy>(test_case).result.violation == violation);
+  constexpr MessageText sentence = detail::message_in<Strategy>(test_case);
 
   const Problem problem =
-      trial.problem(Strategy{}.facts(), std::is_same_v<typename Strategy::AtRest, buffer::Replicate>);
-  const detail::TrialNames trial_names(trial);
-  const Names names{.units = {trial_names.units.begin(), trial_names.units.end()},
-                    .groups = {trial_names.groups.begin(), trial_names.groups.end()}};
+      test_case.problem(Strategy{}.facts(), std::is_same_v<typename Strategy::AtRest, buffer::Replicate>);
+  const detail::TestCaseNames names_of_case(test_case);
+  const Names names{.units = {names_of_case.units.begin(), names_of_case.units.end()},
+                    .groups = {names_of_case.groups.begin(), names_of_case.groups.end()}};
   EXPECT_EQ(fsdp::test::input_error_of([&] { checked_and_placed(Strategy{}.schedule(problem), problem, names); }),
             sentence.view());
 }
 
 TEST(Proof, CompileTimeAndRunTimeChecksReportTheSameMessage) {
-  constexpr auto breaches = static_cast<std::size_t>(Breach::never_closed);
-  static_assert(static_cast<std::size_t>(Breach::not_exchanged) == breaches + 1, "those of activations follow");
-  []<std::size_t... b>(std::index_sequence<b...>) { (expect_same_sentence<static_cast<Breach>(b + 1)>(), ...); }
-  (std::make_index_sequence<breaches>());
+  constexpr auto violations = static_cast<std::size_t>(Violation::never_closed);
+  static_assert(static_cast<std::size_t>(Violation::not_exchanged) == violations + 1, "those of activations follow");
+  []<std::size_t... b>(std::index_sequence<b...>) { (expect_same_sentence<static_cast<Violation>(b + 1)>(), ...); }
+  (std::make_index_sequence<violations>());
 }
 
 TEST(Proof, AMessageIdentifiesTheTask) {
-  constexpr Sentence sentence = detail::sentence_in<test::Breaks<Breach::used_ungathered>>(trials.front());
+  constexpr MessageText sentence = detail::message_in<test::Breaks<Violation::used_ungathered>>(test_cases.front());
   EXPECT_EQ(sentence.view(),
             "sharding: task 1, forward embedding: the weights of embedding are not gathered; gather them before "
             "[training, tasks 0 to 3: gather block 0, forward embedding, release embedding, gather head]");
@@ -116,11 +116,11 @@ TEST(Proof, AMessageIdentifiesTheTask) {
 
 /// No collective starts between a close task, which may wait, and the next computation.
 TEST(Proof, NoCollectiveStartsBetweenAWaitAndTheNextComputation) {
-  constexpr detail::Extent extent = detail::extent_of<test::Breaks<Breach::sent_after_wait>>;
+  constexpr detail::Extent extent = detail::extent_of<test::Breaks<Violation::sent_after_wait>>;
   static_assert(extent.known && extent.good == 0);
-  for (const Trial& trial : trials) {
+  for (const TestCase& test_case : test_cases) {
     bool waited = false;
-    for (const Task& task : Tried<FullyShard<>>(trial).schedule) {
+    for (const Task& task : TestedCase<FullyShard<>>(test_case).schedule) {
       EXPECT_FALSE(waited && communicates(task.action));
       waited = !computes(task.action) && (waited || task.action == Action::close_gradient);
     }
@@ -129,7 +129,7 @@ TEST(Proof, NoCollectiveStartsBetweenAWaitAndTheNextComputation) {
 
 /// The first race of a schedule in which two tasks are swapped.
 Race race_after_swap(const Rules& rules, const Task& a, const Task& b) {
-  Problem problem = trials.back().problem(rules.facts, false);
+  Problem problem = test_cases.back().problem(rules.facts, false);
   problem.pass = Pass::train;
   Schedule list = with_slots(make_schedule(rules, problem), problem);
   const auto find = [&](const Task& task) {
@@ -140,7 +140,7 @@ Race race_after_swap(const Rules& rules, const Task& a, const Task& b) {
   EXPECT_EQ(first_race(list, problem), Race{});
   std::iter_swap(find(a), find(b));
   const Race race = first_race(list, problem);
-  EXPECT_FALSE(judge(list, problem).holds());
+  EXPECT_FALSE(check_schedule(list, problem).holds());
   EXPECT_TRUE(race == Race{} || list[static_cast<std::size_t>(race.first)].index == a.index ||
               list[static_cast<std::size_t>(race.second)].index == a.index);
   return race;
@@ -163,22 +163,22 @@ TEST(Proof, EventsOrderTheCommunicatorsOfBothAxes) {
 TEST(Proof, AcceptedSchedulesHaveNoRace) {
   int accepted = 0;
   const auto expect = [&](const Schedule& list, const Problem& problem) {
-    if (!judge(list, problem).holds()) return;
+    if (!check_schedule(list, problem).holds()) return;
     ++accepted;
     EXPECT_EQ(first_race(list, problem), Race{}) << test::text_of(list);
   };
   const auto over_trials = [&]<class S>(const S&) {
-    for (const Trial& trial : trials) {
-      const Tried<S> tried(trial);
-      for (const auto& [from, moved] : ranges::views::enumerate(tried.schedule)) {
-        Schedule list = tried.schedule;
+    for (const TestCase& test_case : test_cases) {
+      const TestedCase<S> tested(test_case);
+      for (const auto& [from, moved] : ranges::views::enumerate(tested.schedule)) {
+        Schedule list = tested.schedule;
         list.erase(list.begin() + static_cast<std::ptrdiff_t>(from));
-        expect(list, tried.problem);
+        expect(list, tested.problem);
         auto at = list.insert(list.begin(), moved);
-        expect(list, tried.problem);
+        expect(list, tested.problem);
         for (; at + 1 != list.end(); ++at) {  // moves the task one place further
           std::iter_swap(at, at + 1);
-          expect(list, tried.problem);
+          expect(list, tested.problem);
         }
       }
     }

@@ -10,8 +10,8 @@
 #include <support/errors.hpp>
 #include <support/problems.hpp>
 #include <tessera/fsdp/sharding/check.hpp>
+#include <tessera/fsdp/sharding/check_schedule.hpp>
 #include <tessera/fsdp/sharding/event_order.hpp>
-#include <tessera/fsdp/sharding/judge.hpp>
 #include <tessera/fsdp/sharding/slot_assigner.hpp>
 #include <tessera/fsdp/sharding/slots.hpp>
 #include <tessera/fsdp/sharding/strategies.hpp>
@@ -120,30 +120,30 @@ TEST(Stages, ExchangesPerStepMatchTheFormula) {
     }
 }
 
-constexpr Breach breach_of(void (*spoil)(Schedule&)) {
+constexpr Violation breach_of(void (*spoil)(Schedule&)) {
   const Problem problem = problem_of(staged_blocks({.parts = 2, .replays = true}), 1);
   Schedule list = staged(problem);
   spoil(list);
-  return judge(list, problem).breach;
+  return check_schedule(list, problem).violation;
 }
 constexpr Schedule::iterator exchange(Schedule& list, int n = 0) {
   return std::find_if(list.begin(), list.end(),
                       [&](const Task& task) { return task.action == Action::exchange && n-- == 0; });
 }
-static_assert(breach_of([](Schedule&) {}) == Breach::none);
-static_assert(breach_of([](Schedule& list) { list.erase(exchange(list)); }) == Breach::not_exchanged);
-static_assert(breach_of([](Schedule& list) { list.erase(exchange(list, 20)); }) == Breach::not_exchanged);
-static_assert(breach_of([](Schedule& list) { exchange(list)->stage = 2; }) == Breach::exchanges_nothing);
-static_assert(breach_of([](Schedule& list) { exchange(list)->stage = 99; }) == Breach::exchanges_nothing);
-static_assert(breach_of([](Schedule& list) { exchange(list)->index = 3; }) == Breach::exchanges_nothing);
-static_assert(breach_of([](Schedule& list) { exchange(list)->index = 9; }) == Breach::no_such_index);
-static_assert(breach_of([](Schedule& list) { exchange(list)->stage = 3; }) == Breach::exchanged_early);
+static_assert(breach_of([](Schedule&) {}) == Violation::none);
+static_assert(breach_of([](Schedule& list) { list.erase(exchange(list)); }) == Violation::not_exchanged);
+static_assert(breach_of([](Schedule& list) { list.erase(exchange(list, 20)); }) == Violation::not_exchanged);
+static_assert(breach_of([](Schedule& list) { exchange(list)->stage = 2; }) == Violation::exchanges_nothing);
+static_assert(breach_of([](Schedule& list) { exchange(list)->stage = 99; }) == Violation::exchanges_nothing);
+static_assert(breach_of([](Schedule& list) { exchange(list)->index = 3; }) == Violation::exchanges_nothing);
+static_assert(breach_of([](Schedule& list) { exchange(list)->index = 9; }) == Violation::no_such_index);
+static_assert(breach_of([](Schedule& list) { exchange(list)->stage = 3; }) == Violation::exchanged_early);
 static_assert(breach_of([](Schedule& list) { list.insert(exchange(list), *exchange(list)); }) ==
-              Breach::exchanged_twice);
+              Violation::exchanged_twice);
 static_assert(breach_of([](Schedule& list) {
                 for (Task& task : list)
                   if (computes(task.action) && task.stage == 2) task.stage = 0;
-              }) == Breach::computed_out_of_order);
+              }) == Violation::computed_out_of_order);
 
 TEST(Stages, ErrorsIdentifyTheStage) {
   const Problem problem = problem_of(staged_blocks({.parts = 1}), 1);

@@ -183,7 +183,7 @@ inline constexpr bool tensors_whole<Described<Across, offloads, pieces>> = true;
 namespace detail {
 /// The stack of the described strategy has already checked it.
 template <class Across, bool offloads, bool pieces>
-inline constexpr bool judged_by_library<Described<Across, offloads, pieces>> = true;
+inline constexpr bool checked_by_library<Described<Across, offloads, pieces>> = true;
 }  // namespace detail
 
 /// `pieces` and `Sequence` are the features that the Meta instance of a model supports; at least the features of the

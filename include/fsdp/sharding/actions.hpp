@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The table of schedule actions: the kind of each action, and its effect on slots, queues and memory. The checks
-/// (judge.hpp), the slot assignment (slot_assigner.hpp) and the event order (event_order.hpp) read it.
+/// (check_schedule.hpp), the slot assignment (slot_assigner.hpp) and the event order (event_order.hpp) read it.
 ///
-/// To add an action on a group, add its enumerator and row here and its rules in breaches.hpp, emit the task where
+/// To add an action on a group, add its enumerator and row here and its rules in violations.hpp, emit the task where
 /// schedules are built (scheduler.hpp or a user-defined strategy), and implement it in
 /// tessera/fsdp/module/group_tasks.hpp.
 #pragma once

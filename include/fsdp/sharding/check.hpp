@@ -2,7 +2,7 @@
 /// @file
 /// Validation of schedules, whether derived from rules or provided by a strategy.
 ///
-/// The rules are in judge.hpp, which is constexpr; own_strategy.hpp applies it to a strategy while compiling.
+/// The rules are in check_schedule.hpp, which is constexpr; own_strategy.hpp applies it to a strategy while compiling.
 #pragma once
 
 #include <cstdint>

@@ -16,10 +16,10 @@
 #include <vector>
 
 #include <tessera/fsdp/sharding/actions.hpp>
+#include <tessera/fsdp/sharding/check_result.hpp>
 #include <tessera/fsdp/sharding/input_holders.hpp>
 #include <tessera/fsdp/sharding/problem.hpp>
 #include <tessera/fsdp/sharding/schedule.hpp>
-#include <tessera/fsdp/sharding/verdict.hpp>
 
 namespace fsdp::sharding {
 
@@ -272,7 +272,7 @@ class EventOrder {
 }  // namespace detail
 
 /// Returns the first two tasks of a placed list that use the same memory on different queues without an event between
-/// them; a default Race if there is no race. `judge` must accept the list.
+/// them; a default Race if there is no race. `check_schedule` must accept the list.
 constexpr Race first_race(const Schedule& placed, const Problem& problem) {
   return detail::EventOrder(placed, problem).run();
 }

@@ -7,7 +7,7 @@
 /// are not constexpr needs the header too; its schedules are checked when a module is constructed, as are other
 /// numbers, models and orders.
 ///
-/// The rules are in judge.hpp.
+/// The rules are in check_schedule.hpp.
 #pragma once
 
 #include <algorithm>
@@ -17,20 +17,20 @@
 #include <string_view>
 #include <vector>
 
+#include <tessera/fsdp/sharding/check_result.hpp>
+#include <tessera/fsdp/sharding/check_schedule.hpp>
 #include <tessera/fsdp/sharding/event_order.hpp>
-#include <tessera/fsdp/sharding/judge.hpp>
 #include <tessera/fsdp/sharding/problem.hpp>
 #include <tessera/fsdp/sharding/scheduler.hpp>
 #include <tessera/fsdp/sharding/slot_assigner.hpp>
 #include <tessera/fsdp/sharding/strategy.hpp>
-#include <tessera/fsdp/sharding/verdict.hpp>
 
 namespace fsdp::sharding {
 
 /// A test case: a small model and a pass over it. The embedding, each block and the head have one group each. If
 /// weights are tied, the embedding's table is a separate group that the head uses too. With several micro-batches,
 /// collectives overlap computation. With three blocks, the inputs of the first two are offloaded to host memory.
-struct Trial {
+struct TestCase {
   int blocks = 1;           ///< number of blocks, 1 to 3
   bool tied = false;        ///< whether the head uses the embedding's table
   int micro_batches = 1;    ///< number of micro-batches of a step
@@ -62,12 +62,12 @@ struct Trial {
     problem.overlap = micro_batches > 1;
     return problem;
   }
-  friend constexpr bool operator==(const Trial&, const Trial&) = default;
+  friend constexpr bool operator==(const TestCase&, const TestCase&) = default;
 };
 
 /// All test cases: 1 to 3 blocks, with and without tied weights, 1 and 2 micro-batches, all kinds of pass.
-inline constexpr auto trials = [] {
-  std::array<Trial, 3 * 2 * 2 * pass_count> list{};
+inline constexpr auto test_cases = [] {
+  std::array<TestCase, 3 * 2 * 2 * pass_count> list{};
   std::size_t at = 0;
   for (int blocks = 1; blocks <= 3; ++blocks)
     for (const bool tied : {false, true})
@@ -78,13 +78,13 @@ inline constexpr auto trials = [] {
 }();
 
 /// An error message as a template argument, which compilers print.
-struct Sentence {
+struct MessageText {
   char text[600] = {};  ///< null-terminated
 
   /// Returns the message.
   constexpr std::string_view view() const { return text; }
   /// Appends text; text beyond the capacity is dropped.
-  constexpr Sentence& operator+=(std::string_view more) {
+  constexpr MessageText& operator+=(std::string_view more) {
     const std::size_t size = view().size();
     std::copy_n(more.begin(), std::min(more.size(), sizeof(text) - 1 - size), text + size);
     return *this;
@@ -94,71 +94,71 @@ struct Sentence {
 namespace detail {
 
 /// Names of a test case's units and groups.
-struct TrialNames {
+struct TestCaseNames {
   std::vector<std::string_view> units = {"embedding"};
   std::vector<std::string_view> groups;
 
-  constexpr explicit TrialNames(const Trial& trial) {
+  constexpr explicit TestCaseNames(const TestCase& test_case) {
     constexpr std::string_view blocks[] = {"block 0", "block 1", "block 2"};
-    units.insert(units.end(), blocks, blocks + trial.blocks);
+    units.insert(units.end(), blocks, blocks + test_case.blocks);
     units.push_back("head");
     groups = units;
     groups.push_back("tied weights");
   }
 };
 
-/// The results of the checks of a schedule: the verdict of `judge`, and the race that was found, if any
+/// The results of the checks of a schedule: the result of `check_schedule`, and the race that was found, if any
 /// (event_order.hpp).
 struct Findings {
-  Verdict verdict = {};
+  CheckResult result = {};
   Race race = {};
 
-  constexpr bool good() const { return verdict.holds() && race == Race{}; }
+  constexpr bool good() const { return result.holds() && race == Race{}; }
   friend constexpr bool operator==(const Findings&, const Findings&) = default;
 };
 
 /// The schedule of a strategy with default numbers in a test case, and the results of its checks.
 template <class S>
-struct Tried {
+struct TestedCase {
   Problem problem;
   Schedule schedule;
   Findings findings;
 
-  constexpr explicit Tried(const Trial& trial) {
+  constexpr explicit TestedCase(const TestCase& test_case) {
     const S strategy{};
-    problem = trial.problem(facts_of(strategy), facts_of(strategy).whole_at_rest);
+    problem = test_case.problem(facts_of(strategy), facts_of(strategy).whole_at_rest);
     if constexpr (GivesSchedule<S>)
       schedule = strategy.schedule(problem);
     else
       schedule = make_schedule(strategy.rules(), problem);
-    findings.verdict = judge(schedule, problem);
+    findings.result = check_schedule(schedule, problem);
     if (!findings.good()) return;
     schedule = with_slots(schedule, problem);
-    findings.verdict = judge(schedule, problem);
+    findings.result = check_schedule(schedule, problem);
     if (findings.good() && problem.overlap) findings.race = first_race(schedule, problem);
   }
 };
 
 template <class S>
-constexpr Findings findings_in(const Trial& trial) {
-  return Tried<S>(trial).findings;
+constexpr Findings findings_in(const TestCase& test_case) {
+  return TestedCase<S>(test_case).findings;
 }
 
 /// The error message of a rejected test case, and the invalid task.
 /// @{
 template <class S>
-constexpr Sentence sentence_in(const Trial& trial) {
-  const Tried<S> tried(trial);
-  const TrialNames names(trial);
-  Sentence sentence;
-  SentenceWriter(sentence, tried.schedule, tried.problem, names).write(tried.findings.verdict);
+constexpr MessageText message_in(const TestCase& test_case) {
+  const TestedCase<S> tested(test_case);
+  const TestCaseNames names(test_case);
+  MessageText sentence;
+  MessageWriter(sentence, tested.schedule, tested.problem, names).write(tested.findings.result);
   return sentence;
 }
 template <class S>
-constexpr Task task_in(const Trial& trial) {
-  const Tried<S> tried(trial);
-  const int at = tried.findings.verdict.at;
-  return at == no_task ? Task{} : tried.schedule[static_cast<std::size_t>(at)];
+constexpr Task task_in(const TestCase& test_case) {
+  const TestedCase<S> tested(test_case);
+  const int at = tested.findings.result.at;
+  return at == no_task ? Task{} : tested.schedule[static_cast<std::size_t>(at)];
 }
 /// @}
 
@@ -172,7 +172,7 @@ struct Extent {
 /// Whether a test case passes, and whether this is known. The findings are evaluated once, as a template argument: if
 /// they are not a constant expression, overload resolution selects the second function.
 /// @{
-template <class S, std::size_t number, Findings findings = findings_in<S>(trials[number])>
+template <class S, std::size_t number, Findings findings = findings_in<S>(test_cases[number])>
 constexpr Extent extent_at(int) {
   return {.good = findings.good() ? number + 1 : number, .known = true};
 }
@@ -185,7 +185,7 @@ constexpr Extent extent_at(...) {
 /// Each test case is a separate constant evaluation, since compilers limit the number of steps of one evaluation.
 template <class S, std::size_t number = 0>
 constexpr Extent find_extent() {
-  if constexpr (number == trials.size()) {
+  if constexpr (number == test_cases.size()) {
     return {.good = number};
   } else {
     constexpr Extent here = extent_at<S, number>(0);
@@ -201,28 +201,29 @@ template <class S>
 requires std::default_initializable<S>
 inline constexpr Extent extent_of<S> = find_extent<S>();
 
-/// Expands to the static_assert of a breach.
-#define FSDP_SHARDING_BREACH(name, text) \
-  static_assert(breach != Breach::name,  \
+/// Expands to the static_assert of a violation.
+#define FSDP_SHARDING_VIOLATION(name, text)   \
+  static_assert(violation != Violation::name, \
                 "fsdp: a sharding strategy's schedule cannot run; `sentence` of the note names the task: " text);
 
 /// Rejects a strategy. Compilers print the template arguments: `sentence` is the message that `check` would throw, and
 /// the arguments before it identify the task.
-template <class Strategy, Trial trial, Breach breach, int task, Action action, int index, Sentence sentence>
+template <class Strategy, TestCase test_case, Violation violation, int task, Action action, int index,
+          MessageText sentence>
 consteval void refuse() {
-  static_assert(breach != Breach::none,
+  static_assert(violation != Violation::none,
                 "fsdp: a sharding strategy's schedule uses memory on two queues without an event between them, which "
-                "sharding::judge should have refused; please report it");
-  FSDP_SHARDING_BREACHES(FSDP_SHARDING_BREACH)
+                "sharding::check_schedule should have refused; please report it");
+  FSDP_SHARDING_VIOLATIONS(FSDP_SHARDING_VIOLATION)
 }
-#undef FSDP_SHARDING_BREACH
+#undef FSDP_SHARDING_VIOLATION
 
-template <class S, Trial trial>
+template <class S, TestCase test_case>
 consteval void refuse_in() {
-  constexpr Verdict verdict = findings_in<S>(trial).verdict;
-  constexpr Task task = task_in<S>(trial);
-  constexpr Sentence sentence = sentence_in<S>(trial);
-  refuse<S, trial, verdict.breach, verdict.at, task.action, task.index, sentence>();
+  constexpr CheckResult result = findings_in<S>(test_case).result;
+  constexpr Task task = task_in<S>(test_case);
+  constexpr MessageText sentence = message_in<S>(test_case);
+  refuse<S, test_case, result.violation, result.at, task.action, task.index, sentence>();
 }
 
 }  // namespace detail
@@ -230,18 +231,18 @@ consteval void refuse_in() {
 /// Whether a strategy can be checked at compile time: it is default-constructible, and the functions that produce its
 /// schedules are constexpr.
 template <class S>
-inline constexpr bool judged_while_compiling = detail::extent_of<S>.known;
+inline constexpr bool checked_at_compile_time = detail::extent_of<S>.known;
 
 /// Returns true if the schedules of a strategy with default numbers can run in all test cases. Does not compile if one
 /// cannot; the first error then reports which rule it breaks, and where.
 template <class S>
 consteval bool holds() {
-  static_assert(judged_while_compiling<S>,
-                "fsdp: a sharding strategy's schedule cannot be judged while compiling, since the strategy has no "
+  static_assert(checked_at_compile_time<S>,
+                "fsdp: a sharding strategy's schedule cannot be checked at compile time, since the strategy has no "
                 "default value, or its rules(), or its schedule(problem) and facts(), are not constexpr; make them so, "
-                "or leave this out: sharding::check judges the schedule when a module is made");
+                "or leave this out: sharding::check checks the schedule when a module is made");
   constexpr detail::Extent extent = detail::extent_of<S>;
-  if constexpr (extent.known && extent.good < trials.size()) detail::refuse_in<S, trials[extent.good]>();
+  if constexpr (extent.known && extent.good < test_cases.size()) detail::refuse_in<S, test_cases[extent.good]>();
   return true;
 }
 
@@ -253,7 +254,7 @@ namespace fsdp::detail {
 template <class S>
 struct OwnStrategy {
   static consteval void check() {
-    if constexpr (sharding::judged_while_compiling<S>) sharding::holds<S>();
+    if constexpr (sharding::checked_at_compile_time<S>) sharding::holds<S>();
   }
 };
 

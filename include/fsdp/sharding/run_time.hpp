@@ -129,7 +129,7 @@ using AnyStrategy = std::variant<RunTimeAny, RunTimeHybridFull>;
 namespace detail {
 
 template <class... S>
-inline constexpr bool judged_by_library<RunTimeStrategy<S...>> = (judged_by_library<S> && ...);
+inline constexpr bool checked_by_library<RunTimeStrategy<S...>> = (checked_by_library<S> && ...);
 
 }  // namespace detail
 

@@ -276,23 +276,23 @@ namespace detail {
 /// The library's own strategies.
 /// @{
 template <ReshardAfterForward reshard>
-inline constexpr bool judged_by_library<FullyShard<reshard>> = true;
+inline constexpr bool checked_by_library<FullyShard<reshard>> = true;
 template <>
-inline constexpr bool judged_by_library<Zero1> = true;
+inline constexpr bool checked_by_library<Zero1> = true;
 template <>
-inline constexpr bool judged_by_library<Zero2> = true;
+inline constexpr bool checked_by_library<Zero2> = true;
 template <>
-inline constexpr bool judged_by_library<Zero3> = true;
+inline constexpr bool checked_by_library<Zero3> = true;
 template <>
-inline constexpr bool judged_by_library<Replicated> = true;
+inline constexpr bool checked_by_library<Replicated> = true;
 template <class Inner, OptimizerAcross optimizer>
-inline constexpr bool judged_by_library<HybridShard<Inner, optimizer>> = judged_by_library<Inner>;
+inline constexpr bool checked_by_library<HybridShard<Inner, optimizer>> = checked_by_library<Inner>;
 template <class S>
-inline constexpr bool judged_by_library<Offload<S>> = judged_by_library<S>;
+inline constexpr bool checked_by_library<Offload<S>> = checked_by_library<S>;
 template <class S, buffer::LayoutPolicy L>
-inline constexpr bool judged_by_library<WithLayout<S, L>> = judged_by_library<S>;
+inline constexpr bool checked_by_library<WithLayout<S, L>> = checked_by_library<S>;
 template <class S>
-inline constexpr bool judged_by_library<Reproducible<S>> = judged_by_library<S>;
+inline constexpr bool checked_by_library<Reproducible<S>> = checked_by_library<S>;
 /// @}
 
 }  // namespace detail

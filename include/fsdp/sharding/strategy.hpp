@@ -3,8 +3,8 @@
 /// What a sharding strategy is: its concept, the defaults of what it may leave out, its schedule, and compile-time
 /// checks that report the members that a type is missing, and whether its schedules can run.
 ///
-/// The rules of schedules are in judge.hpp, and their application at compile time is in own_strategy.hpp. A Stack of
-/// the library's own strategies needs neither.
+/// The rules of schedules are in check_schedule.hpp, and their application at compile time is in own_strategy.hpp. A
+/// Stack of the library's own strategies needs neither.
 #pragma once
 
 #include <concepts>
@@ -230,7 +230,7 @@ consteval bool check_optional_parts() {
 /// Whether a strategy is the library's own. tests/sharding/own_strategy_test.cpp checks the schedules of these
 /// strategies, so programs do not need to.
 template <class S>
-inline constexpr bool judged_by_library = false;
+inline constexpr bool checked_by_library = false;
 
 /// Its `static consteval void check()` checks the schedules of a user-defined strategy. Only own_strategy.hpp defines
 /// it, so that stacks of the library's strategies do not compile those checks.
@@ -241,7 +241,7 @@ struct OwnStrategy;
 /// are checked when a module is constructed, and so are other numbers, models and orders.
 template <class S>
 consteval void check_schedules() {
-  if constexpr (!judged_by_library<S>) {
+  if constexpr (!checked_by_library<S>) {
     constexpr bool has_checks = requires { sizeof(OwnStrategy<S>); };
     static_assert(has_checks,
                   "fsdp: the schedules of a sharding strategy that is not the library's are checked while compiling, "

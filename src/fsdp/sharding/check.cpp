@@ -5,16 +5,16 @@
 
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/hash.hpp>
-#include <tessera/fsdp/sharding/judge.hpp>
+#include <tessera/fsdp/sharding/check_schedule.hpp>
 #include <tessera/fsdp/sharding/slots.hpp>
 
 namespace fsdp::sharding {
 
 void check(const Schedule& schedule, const Problem& problem, const Names& names) {
-  const Verdict verdict = judge(schedule, problem);
-  if (verdict.holds()) return;
+  const CheckResult result = check_schedule(schedule, problem);
+  if (result.holds()) return;
   std::string sentence;
-  SentenceWriter(sentence, schedule, problem, names).write(verdict);
+  MessageWriter(sentence, schedule, problem, names).write(result);
   throw InputError(sentence);
 }
 

@@ -2,7 +2,7 @@
 /// @file
 /// The result of validating a schedule: a value from which the error message is built, at run time or at compile time.
 ///
-/// The rules and their messages are in breaches.hpp.
+/// The rules and their messages are in violations.hpp.
 #pragma once
 
 #include <algorithm>
@@ -10,72 +10,72 @@
 #include <cstdint>
 #include <string_view>
 
-#include <tessera/fsdp/sharding/breaches.hpp>
 #include <tessera/fsdp/sharding/problem.hpp>
 #include <tessera/fsdp/sharding/schedule.hpp>
+#include <tessera/fsdp/sharding/violations.hpp>
 
 namespace fsdp::sharding {
 
 /// Sentinel for the number of a task.
 inline constexpr int no_task = -1;
 
-/// The result of `judge`: the first violation that it found, and the numbers that its message mentions. A list without
-/// a violation is valid.
-struct Verdict {
-  Breach breach = Breach::none;  ///< the violation; none if the list is valid
-  int at = no_task;              ///< number of the task that breaks the rule; no_task for the list as a whole
-  int other = no_task;           ///< number of another task that the rule depends on; no_task if there is none
-  int group = 0;                 ///< index of the group of weights, or of the unit, that the breach is about
-  std::int64_t number = 0;       ///< a number of units, groups or tasks, or a slot's number
-  Task expected = {};            ///< the computation or exchange that was expected
+/// The result of `check_schedule`: the first violation that it found, and the numbers that its message mentions. A list
+/// without a violation is valid.
+struct CheckResult {
+  Violation violation = Violation::none;  ///< the violation; none if the list is valid
+  int at = no_task;                       ///< number of the task that breaks the rule; no_task for the list as a whole
+  int other = no_task;                    ///< number of another task that the rule depends on; no_task if there is none
+  int group = 0;            ///< index of the group of weights, or of the unit, that the violation is about
+  std::int64_t number = 0;  ///< a number of units, groups or tasks, or a slot's number
+  Task expected = {};       ///< the computation or exchange that was expected
 
   /// Whether the list breaks no rule.
-  constexpr bool holds() const { return breach == Breach::none; }
-  friend constexpr bool operator==(const Verdict&, const Verdict&) = default;
+  constexpr bool holds() const { return violation == Violation::none; }
+  friend constexpr bool operator==(const CheckResult&, const CheckResult&) = default;
 };
 
-/// Appends the message of a verdict to a `Text`, which has `+= std::string_view`. `NameLists` has the lists `units` and
+/// Appends the message of a result to a `Text`, which has `+= std::string_view`. `NameLists` has the lists `units` and
 /// `groups` of strings.
 template <class Text, class NameLists>
-class SentenceWriter {
+class MessageWriter {
  public:
   /// All arguments must outlive it.
-  constexpr SentenceWriter(Text& text, const Schedule& schedule, const Problem& problem, const NameLists& names)
+  constexpr MessageWriter(Text& text, const Schedule& schedule, const Problem& problem, const NameLists& names)
       : text_(text), schedule_(schedule), problem_(problem), names_(names) {}
 
-  /// Appends the message of a verdict that has a violation.
-  constexpr void write(const Verdict& verdict) {
+  /// Appends the message of a result that has a violation.
+  constexpr void write(const CheckResult& result) {
     text_ += "sharding: ";
-    if (verdict.at != no_task) {
-      add_named_task(verdict.at);
+    if (result.at != no_task) {
+      add_named_task(result.at);
       text_ += ": ";
     }
-    std::string_view rest = sentence_of(verdict.breach);
+    std::string_view rest = message_of(result.violation);
     while (!rest.empty()) {
       const std::size_t open = std::min(rest.find('{'), rest.size());
       text_ += rest.substr(0, open);
       if (open == rest.size()) break;
       const std::size_t close = rest.find('}');
-      fill_in(rest.substr(open + 1, close - open - 1), verdict);
+      fill_in(rest.substr(open + 1, close - open - 1), result);
       rest.remove_prefix(close + 1);
     }
-    if (verdict.at != no_task) add_context(verdict.at);
+    if (result.at != no_task) add_context(result.at);
   }
 
  private:
   constexpr const Task& task_at(int number) const { return schedule_[static_cast<std::size_t>(number)]; }
 
-  constexpr void fill_in(std::string_view what, const Verdict& verdict) {
-    if (what == "other") add_number(verdict.other);
-    if (what == "other task") add_named_task(verdict.other);
-    if (what == "group") add_subject({.action = Action::gather, .index = verdict.group});
-    if (what == "unit") add_subject({.action = Action::forward, .index = verdict.group});
-    if (what == "number") add_number(verdict.number);
-    if (what == "slot") add_number(task_at(verdict.at).slot);
+  constexpr void fill_in(std::string_view what, const CheckResult& result) {
+    if (what == "other") add_number(result.other);
+    if (what == "other task") add_named_task(result.other);
+    if (what == "group") add_subject({.action = Action::gather, .index = result.group});
+    if (what == "unit") add_subject({.action = Action::forward, .index = result.group});
+    if (what == "number") add_number(result.number);
+    if (what == "slot") add_number(task_at(result.at).slot);
     if (what == "expected") {
-      add_task(verdict.expected);
+      add_task(result.expected);
       text_ += " of micro-batch ";
-      add_number(verdict.expected.micro_batch);
+      add_number(result.expected.micro_batch);
     }
   }
   /// "task 17, release block 2".
