@@ -4,7 +4,6 @@
 /// time by the schedule's events, in steps in which the host waits for the device after each event.
 #include <cmath>
 #include <map>
-#include <memory>
 
 #include <tessera/comm/threads.hpp>
 #include <tessera/fsdp/execution/executor.hpp>

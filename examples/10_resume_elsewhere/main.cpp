@@ -8,7 +8,6 @@
 // Try next: change the number of ranks, or fsdp::Zero3 to fsdp::Zero1. With the same ranks and strategy, the runs are
 // bit-identical.
 #include <cstdio>
-#include <filesystem>
 #include <string>
 
 #include <tessera/comm/threads.hpp>

@@ -14,7 +14,6 @@
 #include <span>
 #include <string_view>
 #include <type_traits>
-#include <vector>
 
 #include <tessera/comm/monitor.hpp>
 #include <tessera/fsdp/core/dtype.hpp>

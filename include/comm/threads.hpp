@@ -11,10 +11,8 @@
 
 #include <tessera/fsdp/core/language.hpp>  // must be included before all others
 
-#include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <span>
 #include <string>
 #include <string_view>
 #include <utility>

@@ -2,7 +2,6 @@
 #include <tessera/comm/collectives.hpp>
 
 #include <algorithm>
-#include <array>
 #include <string>
 #include <string_view>
 

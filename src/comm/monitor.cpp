@@ -2,7 +2,6 @@
 #include <tessera/comm/monitor.hpp>
 
 #include <algorithm>
-#include <array>
 #include <iomanip>
 #include <random>
 #include <sstream>

@@ -5,7 +5,6 @@
 #include <exception>
 #include <thread>
 
-#include <tessera/comm/poll.hpp>
 #include <tessera/fsdp/core/identity.hpp>
 
 namespace fsdp::comm {

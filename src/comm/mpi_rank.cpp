@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tessera/comm/mpi_rank.hpp>
 
-#include <algorithm>
-
 #include <tessera/comm/mpi.hpp>
 
 #include "mpi_engine.hpp"

@@ -2,7 +2,6 @@
 #include <tessera/comm/ranks.hpp>
 
 #include <algorithm>
-#include <cstdint>
 #include <exception>
 
 #include <tessera/comm/stopped.hpp>

@@ -9,7 +9,6 @@
 
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/hash.hpp>
-#include <tessera/text/tokenizer_config.hpp>
 
 #include "../fsdp/core/json/strict_json.hpp"
 #include "../fsdp/core/value_names.hpp"

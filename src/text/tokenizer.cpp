@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <string_view>
 #include <utility>
 
 #include <nlohmann/json.hpp>

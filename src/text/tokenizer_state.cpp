@@ -8,7 +8,6 @@
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/terminal_text.hpp>
 
-#include "stages/stages.hpp"
 #include "unicode/code_points.hpp"
 #include "unicode/unicode_sets.hpp"
 

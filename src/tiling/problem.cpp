@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tessera/tiling/problem.hpp>
 
-#include <algorithm>
 #include <cstddef>
-#include <cstdint>
 #include <ostream>
 #include <string_view>
-#include <utility>
 
 #include <tessera/fsdp/core/error.hpp>
 

@@ -6,7 +6,6 @@
 #include <sys/resource.h>
 #include <range/v3/view/enumerate.hpp>
 
-#include <algorithm>
 #include <array>
 #include <memory>
 

@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <memory>
 #include <numeric>
-#include <span>
 #include <vector>
 
 #include <tessera/comm/collectives.hpp>

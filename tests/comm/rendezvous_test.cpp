@@ -2,7 +2,6 @@
 #include <tessera/comm/rendezvous.hpp>
 
 #include <algorithm>
-#include <cstdlib>
 #include <map>
 #include <string>
 #include <thread>

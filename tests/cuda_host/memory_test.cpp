@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Devices and memory: the calls of memory.cpp to CUDA's runtime.
-#include <cstring>
-#include <thread>
 #include <vector>
 
 #include "on_doubles.hpp"

@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <initializer_list>
 #include <utility>
-#include <vector>
 
 #include "reference.hpp"
 

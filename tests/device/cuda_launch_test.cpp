@@ -3,7 +3,6 @@
 #include "src/fsdp/device/cuda/launch.hpp"
 
 #include <algorithm>
-#include <numeric>
 #include <vector>
 
 #include <gtest/gtest.h>

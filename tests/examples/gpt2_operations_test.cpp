@@ -4,8 +4,6 @@
 
 #include <cmath>
 #include <cstdint>
-#include <functional>
-#include <string>
 #include <utility>
 #include <vector>
 

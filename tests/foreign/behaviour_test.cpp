@@ -7,7 +7,6 @@
 #include <functional>
 #include <limits>
 #include <map>
-#include <random>
 #include <set>
 #include <stdexcept>
 #include <thread>

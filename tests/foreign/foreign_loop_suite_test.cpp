@@ -3,7 +3,6 @@
 #include <tessera/fsdp/testing/foreign_loop.hpp>
 
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "networks.hpp"

@@ -7,7 +7,6 @@
 #include <cstddef>
 #include <cstdlib>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>

@@ -4,12 +4,10 @@
 // redundant, and a pass and its step can be one graph.
 #include <array>
 #include <chrono>
-#include <cmath>
 #include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
-#include <type_traits>
 #include <variant>
 #include <vector>
 

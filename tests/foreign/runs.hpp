@@ -8,7 +8,6 @@
 #include <map>
 #include <string>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include <tessera/comm/threads.hpp>

@@ -2,7 +2,6 @@
 #include <tessera/fsdp/models/lora_config.hpp>
 
 #include <string>
-#include <vector>
 
 #include <gtest/gtest.h>
 

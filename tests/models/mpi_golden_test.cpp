@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <string>
 
 #include <gtest/gtest.h>
 

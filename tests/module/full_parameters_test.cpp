@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Scoped access to unsharded parameters, for initialisation and inspection.
-#include <cmath>
-#include <map>
-#include <vector>
 
 #include <gtest/gtest.h>
 

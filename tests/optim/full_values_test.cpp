@@ -4,9 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include <map>
 #include <string>
-#include <vector>
 
 #include <tessera/fsdp/optim/sharded_optimizer.hpp>
 #include <tessera/fsdp/testing/report.hpp>

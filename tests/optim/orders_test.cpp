@@ -2,7 +2,6 @@
 // Several orders of one object: a generator and a discriminator, each updated after its own passes only.
 #include <gtest/gtest.h>
 
-#include <map>
 #include <string>
 #include <vector>
 

@@ -5,9 +5,7 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <map>
-#include <random>
 #include <string>
 #include <utility>
 #include <vector>

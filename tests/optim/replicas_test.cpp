@@ -7,7 +7,6 @@
 #include <map>
 #include <span>
 #include <string>
-#include <vector>
 
 #include <support/nets.hpp>
 #include <support/temporary_folder.hpp>

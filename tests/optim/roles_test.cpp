@@ -2,8 +2,6 @@
 // Unusual parameters under each optimizer: no parameter decays, all are vectors, matrices have more than two axes.
 #include <gtest/gtest.h>
 
-#include <map>
-#include <string>
 #include <vector>
 
 #include <tessera/fsdp/training/run_time_optimizer.hpp>

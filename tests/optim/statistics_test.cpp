@@ -6,7 +6,6 @@
 
 #include <range/v3/view/enumerate.hpp>
 
-#include <string>
 #include <vector>
 
 #include <support/nets.hpp>

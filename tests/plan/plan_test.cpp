@@ -2,8 +2,6 @@
 // Plans for thousands of ranks: the bytes of each rank match closed formulas.
 #include <algorithm>
 #include <chrono>
-#include <numeric>
-#include <span>
 #include <vector>
 
 #include <gtest/gtest.h>

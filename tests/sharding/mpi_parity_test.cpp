@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Processes do the same arithmetic as threads: rank 0 also runs the same ranks as threads and compares.
-#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <span>

@@ -4,9 +4,7 @@
 
 #include <cstddef>
 #include <iterator>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include <gtest/gtest.h>
 #include <range/v3/view/enumerate.hpp>

@@ -3,9 +3,7 @@
 /// A Llama whose blocks alternate between two kinds: attention only, and MLP only.
 #pragma once
 
-#include <cstdint>
 #include <string>
-#include <utility>
 
 #include <tessera/fsdp/models/llama.hpp>
 #include <tessera/fsdp/nn/one_of.hpp>

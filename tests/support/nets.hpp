@@ -3,9 +3,7 @@
 /// The stacks in which tests train tests/support/residual_net.hpp.
 #pragma once
 
-#include <functional>
 #include <map>
-#include <memory>
 #include <string>
 #include <type_traits>
 #include <utility>

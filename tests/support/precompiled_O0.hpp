@@ -5,9 +5,6 @@
 
 #include <gtest/gtest.h>
 
-#include <random>
-#include <thread>
-
 #include <range/v3/view/cartesian_product.hpp>
 #include <range/v3/view/chunk.hpp>
 #include <range/v3/view/enumerate.hpp>

@@ -5,11 +5,8 @@
 #pragma once
 
 #include <algorithm>
-#include <chrono>
 #include <cstdint>
-#include <cstring>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>

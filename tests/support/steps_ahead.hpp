@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstdint>
-#include <future>
 #include <span>
 
 #include <tessera/fsdp/execution/count_exchange.hpp>

@@ -2,7 +2,6 @@
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/text/chat.hpp>
 
-#include <fstream>
 #include <string>
 
 #include <gtest/gtest.h>

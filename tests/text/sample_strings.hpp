@@ -3,7 +3,6 @@
 /// Byte strings for tokenizer tests, computed by a formula; text_strings.py makes the same strings in Python.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <string>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <string>
-#include <variant>
 #include <vector>
 
 #include <gtest/gtest.h>

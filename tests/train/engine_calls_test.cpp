@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which calls the training loop makes to a stack, and when.
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <vector>
 

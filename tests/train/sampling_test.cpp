@@ -2,7 +2,6 @@
 #include <array>
 #include <cmath>
 #include <limits>
-#include <numeric>
 #include <vector>
 
 #include <gtest/gtest.h>

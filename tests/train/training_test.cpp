@@ -3,7 +3,6 @@
 #include <range/v3/view/chunk.hpp>
 #include <range/v3/view/zip.hpp>
 
-#include <cmath>
 #include <limits>
 #include <memory>
 #include <span>

@@ -13,7 +13,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include <tessera/fsdp/core/lists.hpp>
 #include <tessera/fsdp/core/tensor.hpp>

@@ -11,7 +11,6 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 
 #include <tessera/fsdp/core/tensor.hpp>
 #include <tessera/fsdp/device/meta.hpp>

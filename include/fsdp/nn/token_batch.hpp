@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <string_view>
-#include <vector>
 
 #include <tessera/fsdp/core/lists.hpp>
 #include <tessera/fsdp/core/tensor.hpp>

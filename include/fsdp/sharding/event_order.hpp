@@ -10,7 +10,6 @@
 /// queue each.
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <vector>

@@ -9,7 +9,6 @@
 
 #include <tessera/fsdp/core/language.hpp>  // before all others
 
-#include <concepts>
 #include <cstdint>
 #include <string>
 #include <string_view>

@@ -12,9 +12,6 @@
 /// Llama in fp32.
 #pragma once
 
-#include <string_view>
-#include <vector>
-
 #include <gtest/gtest.h>
 
 #include <tessera/fsdp/optim/optimizer.hpp>

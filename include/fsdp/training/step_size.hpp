@@ -3,8 +3,6 @@
 /// The dry run's request for a step of a size, and the shape of the run that its plan gives.
 #pragma once
 
-#include <cstdint>
-
 #include <tessera/fsdp/execution/step_size.hpp>
 #include <tessera/fsdp/module/units.hpp>
 #include <tessera/fsdp/plan/plan.hpp>

@@ -5,11 +5,9 @@
 
 #include <algorithm>
 #include <mutex>
-#include <optional>
 #include <vector>
 
 #include <tessera/comm/launch/launch.hpp>
-#include <tessera/comm/ranks.hpp>
 #include <tessera/fsdp/core/environment.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/device/cpu.hpp>

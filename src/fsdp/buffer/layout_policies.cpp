@@ -7,7 +7,6 @@
 #include <functional>
 #include <numeric>
 #include <optional>
-#include <utility>
 
 #include <tessera/fsdp/core/checked.hpp>
 #include <tessera/fsdp/core/error.hpp>

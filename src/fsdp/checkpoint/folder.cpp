@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <system_error>
 
-#include <tessera/comm/ranks.hpp>
 #include <tessera/fsdp/checkpoint/inspect.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/identity.hpp>

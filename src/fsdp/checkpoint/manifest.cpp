@@ -10,7 +10,6 @@
 
 #include <tessera/fsdp/core/checked.hpp>
 #include <tessera/fsdp/core/error.hpp>
-#include <tessera/fsdp/core/file.hpp>
 
 #include "../core/json/strict_json.hpp"
 #include "../core/strings.hpp"

@@ -5,7 +5,6 @@
 #include <cctype>
 #include <cerrno>
 #include <cstring>
-#include <string_view>
 #include <system_error>
 
 #include <fcntl.h>

@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <array>
 
-#include <tessera/fsdp/core/error.hpp>
-
 #include "strings.hpp"
 
 namespace fsdp {

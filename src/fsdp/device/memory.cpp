@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tessera/fsdp/device/memory.hpp>
 
-#include <algorithm>
 #include <utility>
 
 #include <tessera/fsdp/device/host_memory.hpp>

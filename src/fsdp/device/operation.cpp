@@ -3,8 +3,6 @@
 /// Counts the costs of operations, and prints operations as text.
 #include <tessera/fsdp/device/operation.hpp>
 
-#include <string>
-
 namespace fsdp::device {
 
 void Counters::add(const Cost& cost) {

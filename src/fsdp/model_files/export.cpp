@@ -5,10 +5,8 @@
 #include <cerrno>
 #include <cmath>
 #include <cstdio>
-#include <optional>
 #include <system_error>
 #include <utility>
-#include <vector>
 
 #include <unistd.h>
 

@@ -5,10 +5,8 @@
 #include <iterator>
 #include <set>
 #include <utility>
-#include <vector>
 
 #include <tessera/fsdp/checkpoint/folder.hpp>
-#include <tessera/fsdp/checkpoint/listing.hpp>
 #include <tessera/fsdp/core/error.hpp>
 
 #include "../checkpoint/manifest.hpp"

@@ -3,13 +3,9 @@
 
 #include <omp.h>
 
-#include <algorithm>
 #include <cmath>
 #include <map>
 #include <numbers>
-
-#include <tessera/comm/ranks.hpp>
-#include <tessera/fsdp/core/hash.hpp>
 
 namespace fsdp::detail {
 

@@ -2,20 +2,14 @@
 #include <tessera/fsdp/module/module_plan.hpp>
 
 #include <algorithm>
-#include <array>
 #include <bit>
-#include <string>
-#include <string_view>
 #include <utility>
 
-#include <tessera/comm/ranks.hpp>
 #include <tessera/fsdp/core/checked.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/hash.hpp>
 #include <tessera/fsdp/core/policy_text.hpp>
 #include <tessera/fsdp/sharding/check.hpp>
-#include <tessera/fsdp/sharding/problem.hpp>
-#include <tessera/fsdp/sharding/sequence.hpp>
 
 namespace fsdp {
 namespace {

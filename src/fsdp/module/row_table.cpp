@@ -1,11 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tessera/fsdp/module/row_table.hpp>
 
-#include <algorithm>
-#include <cstddef>
-
-#include <tessera/fsdp/core/error.hpp>
-
 namespace fsdp {
 
 RowOwners::RowOwners(const buffer::Layout& layout, std::int64_t tensor, const std::string& name) {

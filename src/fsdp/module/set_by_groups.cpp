@@ -3,14 +3,10 @@
 
 #include <algorithm>
 #include <optional>
-#include <set>
-#include <span>
-#include <vector>
 
 #include <tessera/fsdp/core/checked.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/terminal_text.hpp>
-#include <tessera/fsdp/module/units.hpp>
 
 #include "../core/value_names.hpp"
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tessera/fsdp/module/use.hpp>
 
-#include <exception>
-#include <utility>
 #include <vector>
 
 #include <tessera/fsdp/core/error.hpp>

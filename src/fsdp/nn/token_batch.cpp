@@ -7,7 +7,6 @@
 #include <tessera/fsdp/core/checked.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/device/meta.hpp>
-#include <tessera/fsdp/nn/batch.hpp>
 #include <tessera/fsdp/nn/stages.hpp>
 
 template class std::vector<fsdp::TokenBatch>;

@@ -2,8 +2,6 @@
 #include <tessera/fsdp/optim/optimizer.hpp>
 
 #include <algorithm>
-#include <cstddef>
-#include <string_view>
 
 #include <tessera/fsdp/core/checked.hpp>
 #include <tessera/fsdp/core/error.hpp>

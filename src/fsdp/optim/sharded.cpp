@@ -5,9 +5,6 @@
 #include <cstddef>
 #include <numeric>
 
-#include <tessera/comm/ranks.hpp>
-#include <tessera/fsdp/core/checked.hpp>
-
 namespace fsdp::detail {
 namespace {
 

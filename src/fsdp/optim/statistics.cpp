@@ -3,7 +3,6 @@
 
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/terminal_text.hpp>
-#include <tessera/fsdp/module/units.hpp>
 
 namespace fsdp {
 namespace {

@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tessera/fsdp/plan/cluster.hpp>
 
-#include <algorithm>
-#include <array>
 #include <bit>
-#include <cmath>
 #include <numeric>
-#include <string_view>
 
 #include <tessera/comm/monitor.hpp>
 #include <tessera/fsdp/core/checked.hpp>

@@ -2,7 +2,6 @@
 #include <tessera/fsdp/plan/dry_run_parts.hpp>
 
 #include <algorithm>
-#include <array>
 #include <functional>
 #include <map>
 #include <set>

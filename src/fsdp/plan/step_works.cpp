@@ -5,8 +5,6 @@
 #include <array>
 #include <cstddef>
 #include <limits>
-#include <optional>
-#include <span>
 
 #include <tessera/fsdp/core/checked.hpp>
 #include <tessera/fsdp/core/error.hpp>

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tessera/fsdp/sharding/schedule.hpp>
 
-#include <cstddef>
-
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/sharding/problem.hpp>
 

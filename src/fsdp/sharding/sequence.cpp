@@ -2,7 +2,6 @@
 #include <tessera/fsdp/sharding/sequence.hpp>
 
 #include <numeric>
-#include <string>
 #include <vector>
 
 #include <tessera/fsdp/core/error.hpp>

@@ -6,7 +6,6 @@
 #include <deque>
 #include <exception>
 #include <mutex>
-#include <random>
 #include <set>
 #include <thread>
 #include <utility>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tessera/fsdp/verification/verification.hpp>
 
-#include <tessera/comm/ranks.hpp>
 #include <tessera/fsdp/core/identity.hpp>
 
 namespace fsdp {

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <set>
-#include <utility>
 
 #include <range/v3/view/enumerate.hpp>
 

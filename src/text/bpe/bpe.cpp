@@ -2,7 +2,6 @@
 #include "bpe.hpp"
 
 #include <algorithm>
-#include <array>
 #include <iterator>
 
 #include <tessera/fsdp/core/error.hpp>

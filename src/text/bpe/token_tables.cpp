@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "token_tables.hpp"
 
-#include <bit>
 #include <random>
 #include <utility>
 

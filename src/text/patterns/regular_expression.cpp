@@ -12,7 +12,6 @@
 #include <tessera/fsdp/core/terminal_text.hpp>
 
 #include "../../fsdp/core/strings.hpp"
-#include "../unicode/unicode_sets.hpp"
 
 namespace fsdp::text {
 

@@ -2,7 +2,6 @@
 #include "code_points.hpp"
 
 #include <algorithm>
-#include <cstdint>
 #include <iterator>
 #include <optional>
 #include <utility>

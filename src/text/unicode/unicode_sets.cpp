@@ -5,9 +5,7 @@
 #include <charconv>
 #include <map>
 #include <string>
-#include <string_view>
 #include <utility>
-#include <vector>
 
 #include <tessera/fsdp/core/error.hpp>
 

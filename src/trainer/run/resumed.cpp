@@ -14,7 +14,6 @@
 #include <tessera/fsdp/core/terminal_text.hpp>
 #include <tessera/trainer/flags/flag_values.hpp>
 #include <tessera/trainer/flags/flags.hpp>
-#include <tessera/trainer/flags/options.hpp>
 #include <tessera/trainer/run/replay_request.hpp>
 
 namespace fsdp::train {

@@ -7,7 +7,6 @@
 
 #include <tessera/comm/launch/print.hpp>
 #include <tessera/fsdp/core/error.hpp>
-#include <tessera/trainer/flags/options.hpp>
 #include <tessera/trainer/report/report.hpp>
 
 namespace fsdp::train {

@@ -10,7 +10,6 @@
 #include <tessera/fsdp/training/program.hpp>
 #include <tessera/trainer/data/windows.hpp>
 #include <tessera/trainer/flags/flag_values.hpp>
-#include <tessera/trainer/flags/options.hpp>
 #include <tessera/trainer/report/report.hpp>
 
 namespace fsdp::train {

@@ -3,7 +3,6 @@
 // run. usage: checkpointed FOLDER
 #include <algorithm>
 #include <cmath>
-#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>

@@ -19,7 +19,6 @@
 #include <mutex>
 #include <set>
 #include <string>
-#include <string_view>
 #include <vector>
 
 namespace fsdp::testing::cuda_host {

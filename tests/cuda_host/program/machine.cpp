@@ -14,7 +14,6 @@
 #include <cstdlib>
 #include <fstream>
 #include <string>
-#include <string_view>
 
 #include "../doubles/machine.hpp"
 #include "../doubles/nccl.hpp"

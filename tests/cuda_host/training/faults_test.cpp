@@ -2,7 +2,6 @@
 /// Any call of CUDA, cuBLASLt or NCCL may fail: the run then ends soon with an error and releases everything.
 #include <algorithm>
 #include <chrono>
-#include <initializer_list>
 #include <map>
 #include <string>
 

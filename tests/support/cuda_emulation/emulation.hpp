@@ -11,7 +11,6 @@
 /// Not emulated: timing, caches, and the hardware's rounding inside mma. It cannot measure the speed of a kernel.
 #pragma once
 
-#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -20,9 +19,6 @@
 #include <limits>
 #include <span>
 #include <tuple>
-#include <type_traits>
-#include <utility>
-#include <vector>
 
 #include "src/fsdp/device/cuda/kernels.hpp"
 #include "src/fsdp/device/cuda/launch.hpp"

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <support/stacks/series_trainer.hpp>
 
-#include <cstddef>
-
 #include <examples/06_own_model/model.hpp>
 #include <range/v3/view/enumerate.hpp>
 

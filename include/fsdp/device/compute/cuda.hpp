@@ -8,8 +8,6 @@
 /// tessera/fsdp/device/operations.hpp includes this.
 #pragma once
 
-#include <cstdint>
-
 #include <tessera/fsdp/device/compute/attention.hpp>
 #include <tessera/fsdp/device/compute/matmul.hpp>
 #include <tessera/fsdp/device/compute/muon.hpp>

@@ -6,8 +6,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <type_traits>
-#include <utility>
 #include <vector>
 
 #include <tessera/fsdp/core/file.hpp>

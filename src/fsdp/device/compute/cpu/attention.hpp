@@ -9,7 +9,6 @@
 #include <cstdint>
 #include <exception>
 #include <limits>
-#include <numbers>
 #include <utility>
 #include <vector>
 

@@ -5,7 +5,6 @@
 
 #include <omp.h>
 
-#include <array>
 #include <mutex>
 
 #include <tessera/fsdp/core/error.hpp>

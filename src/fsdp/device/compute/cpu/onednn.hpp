@@ -8,7 +8,6 @@
 
 #include <array>
 #include <compare>
-#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
