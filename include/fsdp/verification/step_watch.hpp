@@ -8,9 +8,10 @@
 ///     const std::vector<StepDigest> digests = watch.steps()->collect();
 #pragma once
 
+#include <optional>
+
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/has_member.hpp>
-#include <tessera/fsdp/core/late.hpp>
 #include <tessera/fsdp/core/tensor.hpp>
 #include <tessera/fsdp/execution/executor.hpp>
 #include <tessera/fsdp/execution/sharded_model.hpp>
@@ -98,8 +99,8 @@ class StepWatchOf {
   }
   bool watches(const Task& task) const { return watched_ != nullptr && task.micro_batch == 0; }
 
-  Late<StepDigestsOf<Module>> steps_;
-  OnlyIf<may_verify, Late<PieceDigestsOf<Module>>> first_, repeated_;
+  std::optional<StepDigestsOf<Module>> steps_;
+  OnlyIf<may_verify, std::optional<PieceDigestsOf<Module>>> first_, repeated_;
   PieceDigestsOf<Module>* watched_ = nullptr;  ///< digests of the pass's first micro-batch; null if it is not digested
   bool is_step_ = false;                       ///< whether the pass belongs to a step and is not a repetition
 };

@@ -22,7 +22,6 @@
 #include <tessera/comm/ranks.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/function_ref.hpp>
-#include <tessera/fsdp/core/late.hpp>
 #include <tessera/fsdp/device/operations/elements.hpp>
 #include <tessera/fsdp/execution/executor.hpp>
 #include <tessera/fsdp/execution/sharded_model.hpp>
@@ -239,7 +238,7 @@ struct WatchedSteps {
    private:
     ShardedModel<Model>& module_;
     Executor<Model>& executor_;
-    Late<StepWatch<Model>> watch_;
+    std::optional<StepWatch<Model>> watch_;
     std::shared_ptr<void> resting_;
   };
 };

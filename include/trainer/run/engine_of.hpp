@@ -11,6 +11,7 @@
 #include <deque>
 #include <exception>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -23,7 +24,6 @@
 #include <tessera/fsdp/checkpoint/shards_io.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/function_ref.hpp>
-#include <tessera/fsdp/core/late.hpp>
 #include <tessera/fsdp/device/compute/cpu.hpp>
 #include <tessera/fsdp/model_files/load.hpp>
 #include <tessera/fsdp/models/model.hpp>
@@ -301,9 +301,9 @@ class EngineOf final : public Engine {
   std::string data_;  ///< identity of the data, compared between ranks and on resume
   EngineFacts facts_;
   Watched training_;
-  Late<StepWatch<Model>> step_watch_;       ///< set with --digests and --verify-every
-  Late<Verification<Model>> verification_;  ///< set with --verify-every
-  Late<RestingDigests<Model, typename Watched::Optimizer>> resting_;
+  std::optional<StepWatch<Model>> step_watch_;       ///< set with --digests and --verify-every
+  std::optional<Verification<Model>> verification_;  ///< set with --verify-every
+  std::optional<RestingDigests<Model, typename Watched::Optimizer>> resting_;
   Feed<Comm, Source> feed_;
   Batches<Source> held_out_batch_;
   std::deque<StepResults> queued_;          ///< results of the enqueued steps; not returned yet

@@ -13,7 +13,6 @@
 #include <vector>
 
 #include <tessera/fsdp/core/error.hpp>
-#include <tessera/fsdp/core/late.hpp>
 #include <tessera/fsdp/execution/sharded_model.hpp>
 #include <tessera/fsdp/model_files/load.hpp>
 #include <tessera/fsdp/training/launch_options.hpp>
@@ -115,8 +114,8 @@ class InferenceOf final : public Inference {
   typename Stack::Tiling tiling_;
   StepSize size_;
   const data::TextSource* source_ = nullptr;
-  Late<Evaluation<Model>> evaluation_;
-  Late<Batches<data::TextSource>> batches_;
+  std::optional<Evaluation<Model>> evaluation_;
+  std::optional<Batches<data::TextSource>> batches_;
 };
 
 }  // namespace fsdp::train
