@@ -57,12 +57,14 @@ struct PartList {
   DType dtype = DType::u8;  ///< type of the elements in memory
   ByteSegment (*part)(const void* first, std::size_t index) = nullptr;
 
-  ByteSegment operator[](std::size_t index) const { return part(first, index); }
+  ByteSegment operator[](std::size_t index) const { return part(first, index); }  ///< one of them, as bytes
 };
+/// Returns one of a list of segments or exchanges, as bytes.
 template <template <class> class Part, class T>
 ByteSegment part_at(const void* first, std::size_t index) {
   return bytes_of(static_cast<const Part<T>*>(first)[index]);
 }
+/// Returns a list of segments or exchanges with its element type erased; `list` must outlive it.
 template <template <class> class Part, class T>
 PartList parts_of(std::span<const Part<T>> list) {
   return {.first = list.data(), .count = list.size(), .dtype = dtype_of<T>(), .part = part_at<Part, T>};

@@ -60,6 +60,7 @@ class CountedMemory {
   using Release = void (*)(std::byte* data, std::int64_t bytes);
 
   CountedMemory();
+  /// Counts `bytes` at `data` in the ledger until it ends; `release` then gets them. `lent`: who owns lent memory.
   CountedMemory(Ledger& ledger, MemoryKind kind, std::byte* data, std::int64_t bytes, Release release,
                 std::shared_ptr<std::byte> lent);
   CountedMemory(CountedMemory&&) noexcept;

@@ -118,10 +118,12 @@ using RunTimeAny =
 FSDP_RUN_TIME_STRATEGY(extern, RunTimeSharded);
 FSDP_RUN_TIME_STRATEGY(extern, RunTimeGrouped);
 FSDP_RUN_TIME_STRATEGY(extern, RunTimeAny);
+/// @cond
 extern template StrategyCalls calls_of(const RunTimeAny&);
 extern template StrategyCalls calls_of(const RunTimeHybridFull&);
 extern template StrategyCalls calls_of(const Offload<RunTimeAny>&);
 extern template StrategyCalls calls_of(const Offload<RunTimeHybridFull>&);
+/// @endcond
 
 /// Any strategy of this library.
 using AnyStrategy = std::variant<RunTimeAny, RunTimeHybridFull>;

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include <tessera/comm/threads.hpp>
+#include <tessera/fsdp/core/function_ref.hpp>
 #include <tessera/fsdp/core/has_member.hpp>
 #include <tessera/fsdp/core/policy_text.hpp>
 #include <tessera/fsdp/module/stack.hpp>
@@ -104,19 +105,20 @@ ShardedSettings<optim::Sgd> foreign_settings(int micro_batches) {
 }
 
 /// Calls train(sharded, rank, result) on every rank. `train` returns the losses of the steps that it runs, and may add
-/// to the result of rank 0. Returns losses, weights and bytes. Rethrows the error of the first rank that failed.
+/// to the result of rank 0. Returns losses, weights and bytes. Calls units() again for the plan, and expects the same
+/// units. Rethrows the error of the first rank that failed.
 template <class Strategy, class Optimizer, class Train>
-RunResult run_sharded(int ranks, const std::vector<Unit>& units, const Strategy& strategy,
+RunResult run_sharded(int ranks, FunctionRef<std::vector<Unit>()> units, const Strategy& strategy,
                       const ShardedSettings<Optimizer>& settings, Train train) {
   using Tested = LoopSharded<Strategy, Optimizer>;
   RunResult result(ranks);
   comm::Threads<>::run(ranks, {.checks = true, .record = true}, [&](comm::Threads<>& communicator) {
     const int rank = communicator.rank();
-    Tested sharded(communicator, units, strategy, settings);
+    Tested sharded(communicator, units(), strategy, settings);
     sharded.initialize(3);
     const std::vector<double> losses = train(sharded, rank, result);
     sharded.module().synchronize();
-    result.planned[static_cast<std::size_t>(rank)] = Tested::plan(ranks, rank, units, strategy, settings).bytes;
+    result.planned[static_cast<std::size_t>(rank)] = Tested::plan(ranks, rank, units(), strategy, settings).bytes;
     result.taken[static_cast<std::size_t>(rank)] = sharded.held().bytes;
     TensorsByName weights;
     sharded.with_full({"*"}, [&](const Parameter& parameter, Tensor<const float> values) {
@@ -165,7 +167,8 @@ RunResult run_foreign(const ForeignRun<Strategy>& run) {
     }
     return losses;
   };
-  return detail::run_sharded(run.ranks, Loop::units(), run.strategy, settings, train);
+  return detail::run_sharded(
+      run.ranks, [] { return Loop::units(); }, run.strategy, settings, train);
 }
 
 }  // namespace fsdp::testing

@@ -187,7 +187,8 @@ RunResult train_loop(const Strategy& strategy, const StrategyCase& how, const Op
     pass.finish();
     return losses;
   };
-  return detail::run_sharded(how.ranks, Net::units(how.tied), strategy, settings, train);
+  return detail::run_sharded(
+      how.ranks, [&] { return Net::units(how.tied); }, strategy, settings, train);
 }
 
 }  // namespace fsdp::testing

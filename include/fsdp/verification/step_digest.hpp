@@ -74,7 +74,7 @@ struct DigestedStep {
 /// groups also depend on flags and thresholds.
 class FirstUnits {
  public:
-  explicit FirstUnits(const ModuleState& module);
+  explicit FirstUnits(const ModuleState& module);  ///< finds them in the units of a module
   ~FirstUnits();
   int of(const std::string& parameter) const;  ///< the number of the unit
 
