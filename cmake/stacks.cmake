@@ -65,6 +65,7 @@ function(tessera_add_for_comms target file)
     set(source "${PROJECT_BINARY_DIR}/stacks/${target}/on_${COMM}.cpp")
     configure_file("${file}" "${source}" @ONLY)
     target_sources(${target} PRIVATE "${source}")
+    set_source_files_properties("${source}" TARGET_DIRECTORY ${target} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   endforeach()
 endfunction()
 

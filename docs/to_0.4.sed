@@ -148,3 +148,11 @@ s#\bbegun_model\b#initial_model#g
 s#<tessera/fsdp/sharding/judge\.hpp>#<tessera/fsdp/sharding/check_schedule.hpp>#
 s#<tessera/fsdp/sharding/verdict\.hpp>#<tessera/fsdp/sharding/check_result.hpp>#
 s#<tessera/fsdp/sharding/breaches\.hpp>#<tessera/fsdp/sharding/violations.hpp>#
+s#\bsharding::judge\b#sharding::check_schedule#g
+s#\bsharding::Verdict\b#sharding::CheckResult#g
+s#\bsharding::Breach\b#sharding::Violation#g
+s#\bsharding::judged_while_compiling\b#sharding::checked_at_compile_time#g
+s#\bsharding::Trial\b#sharding::TestCase#g
+s#\bsharding::trials\b#sharding::test_cases#g
+s#\bsharding::Sentence\b#sharding::MessageText#g
+s#\bsharding::sentence_of\b#sharding::message_of#g

@@ -340,8 +340,8 @@ std::shared_ptr<std::byte> shared_memory(C& c, std::int64_t bytes) {
 
 namespace detail {
 
-/// Returns the size of the part of a communicator that has the color of `rank`, and this rank's number in it.
-Position position_in_part(const Position& whole, FunctionRef<int(int)> color_of);
+/// Returns the number of ranks of `whole` that have this rank's color, and this rank's number among them.
+Position position_in_part(const Position& whole, int color, FunctionRef<int(int)> color_of);
 /// Throws InputError unless a communicator's own split made the part that `expected` describes.
 void require_part(const Position& whole, const Position& expected, const Position& made);
 
@@ -350,18 +350,19 @@ void require_part(const Position& whole, const Position& expected, const Positio
 /// Splits `c`: ranks r with equal color_of(r) form a new communicator, ordered by their rank in `c`, with its options.
 template <Communicator C>
 C split(C& c, FunctionRef<int(int)> color_of) {
-  const detail::Position whole = detail::position_of(c), expected = detail::position_in_part(whole, color_of);
+  const int color = color_of(c.rank());
+  const detail::Position whole = detail::position_of(c), expected = detail::position_in_part(whole, color, color_of);
   if constexpr (requires { c.split_into({}); }) {
     return c.split_into({.ranks = expected.size, .rank = expected.rank});
   } else {
     C part = detail::watch(c.monitor(), Record{.sequence = c.monitor().sequence, .label = {.what = "split"}},
-                           [&] { return c.split(color_of(c.rank())); });
+                           [&] { return c.split(color); });
     detail::require_part(whole, expected, detail::position_of(part));
     return part;
   }
 }
 
-/// Instantiates the collectives of a communicator that stacks call: `extern template` in its header, `template` in one
+/// Instantiates most collectives of a communicator that stacks call: `extern template` in its header, `template` in one
 /// source, so that the library contains them.
 #define FSDP_COLLECTIVES(how, ...)                                                                               \
   how class Pending<__VA_ARGS__>;                                                                                \

@@ -45,7 +45,7 @@ class AnyQueue {
   AnyQueue() = default;
   AnyQueue(std::shared_ptr<void> queue, const Calls& calls, void* native)
       : queue_(std::move(queue)), calls_(&calls), native_(native) {}
-  explicit operator bool() const { return calls_ != nullptr; }
+  explicit operator bool() const { return queue_ != nullptr; }
 
   AnyEvent record() const { return calls_->record(queue_.get()); }
   /// Makes the queue wait for the event, without blocking the host.
@@ -111,8 +111,15 @@ struct QueueOf {
   static std::shared_ptr<std::byte> allocate(std::int64_t bytes) {
     return {Device::allocate(bytes), [bytes](std::byte* data) { Device::deallocate(data, bytes); }};
   }
-  static constexpr AnyQueue::Calls calls = {
-      record, wait, happened, synchronize, move, round, sum, allocate, device::host_memory<Device>};
+  static constexpr AnyQueue::Calls calls = {.record = record,
+                                            .wait = wait,
+                                            .happened = happened,
+                                            .synchronize = synchronize,
+                                            .move = move,
+                                            .round = round,
+                                            .sum = sum,
+                                            .allocate = allocate,
+                                            .allocate_on_host = device::host_memory<Device>};
 };
 
 /// Makes a queue of `Device`, with Priority::first if the device supports priorities. `name` labels it in profilers.

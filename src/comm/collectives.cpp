@@ -235,8 +235,7 @@ Record enter(const Position& position, Entered entered, const PartList& parts, G
   return record;
 }
 
-Position position_in_part(const Position& whole, FunctionRef<int(int)> color_of) {
-  const int color = color_of(whole.rank);
+Position position_in_part(const Position& whole, int color, FunctionRef<int(int)> color_of) {
   Position part{.monitor = whole.monitor, .rank = 0, .size = 0};
   for (int peer = 0; peer < whole.size; ++peer) {
     if (color_of(peer) != color) continue;

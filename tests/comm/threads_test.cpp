@@ -232,5 +232,11 @@ TEST(Threads, GatherMoreElementsThanFitInAnInt) {
   });
 }
 
+int half_of(int rank) { return rank / 2; }
+
+TEST(Threads, ArePartedByAPlainFunction) {
+  Threads<>::run(4, {}, [](Threads<>& communicator) { EXPECT_EQ(split(communicator, half_of).size(), 2); });
+}
+
 }  // namespace
 }  // namespace fsdp::comm

@@ -69,7 +69,7 @@ struct TextAsView {
   std::string_view text() const { return "view"; }
 };
 
-/// All strategies below have the schedules of Zero3; checking them again would take more than a second each.
+/// All strategies below have the schedules of Zero3; checking them again would take about a second each.
 template <class S>
 requires std::derived_from<S, Zero3>
 inline constexpr bool detail::checked_by_library<S> = true;

@@ -119,10 +119,10 @@ TEST(ForeignEstimate, QueuesFollowTheScheduleOfTheRequestedStep) {
   EXPECT_THROW(computations(0, 3), LogicError);
 }
 
-using Tested = On<RunTimeAny>;
-
 /// Makes two steps and returns the collectives of the second one.
-comm::MeshTraffic traffic_of_a_step(const RunTimeAny& strategy, const Tested::Settings& settings, int ranks) {
+template <class Tested>
+comm::MeshTraffic traffic_of_a_step(const typename Tested::Strategy& strategy,
+                                    const typename Tested::Settings& settings, int ranks) {
   comm::MeshTraffic traffic;
   comm::Threads<>::run(ranks, {}, [&](comm::Threads<>& communicator) {
     Tested sharded(communicator, three_units(), strategy, settings);
@@ -140,9 +140,11 @@ comm::MeshTraffic traffic_of_a_step(const RunTimeAny& strategy, const Tested::Se
   return traffic;
 }
 
-void expect_what_a_run_does(const RunTimeAny& strategy, int ranks) {
+template <class Strategy>
+void expect_what_a_run_does(const Strategy& strategy, int ranks) {
   SCOPED_TRACE(message(policy_text(strategy), " on ", ranks));
-  Tested::Settings settings;
+  using Tested = On<Strategy>;
+  typename Tested::Settings settings;
   settings.micro_batches = 2;
   settings.rules.clip = 1;
   ForeignStep stated = two_and_three();
@@ -152,7 +154,7 @@ void expect_what_a_run_does(const RunTimeAny& strategy, int ranks) {
   device::BytesByKind bytes = Tested::plan(ranks, step.plan.rank, three_units(), strategy, settings).bytes;
   bytes[static_cast<std::size_t>(device::MemoryKind::activations)] += 1000;
   EXPECT_EQ(step.plan.bytes, bytes);
-  EXPECT_EQ(step.traffic, traffic_of_a_step(strategy, settings, ranks));
+  EXPECT_EQ(step.traffic, traffic_of_a_step<Tested>(strategy, settings, ranks));
   EXPECT_GE(step.compute_seconds, 2 * 15);
 }
 
@@ -162,8 +164,8 @@ TEST(ForeignEstimate, MatchesTheBytesAndCollectivesOfARun) {
                                      {.strategy = Zero1{}},
                                      {.strategy = Zero2{}}})
     for (const int ranks : {1, 2, 3}) expect_what_a_run_does(strategy, ranks);
-  expect_what_a_run_does({.strategy = Replicated{}}, 2);
-  expect_what_a_run_does({.strategy = HybridShard<RunTimeSharded>{.group = 2}}, 4);
+  expect_what_a_run_does(Replicated{}, 2);
+  expect_what_a_run_does(HybridShard<FullyShard<>>{.group = 2}, 4);
 }
 
 TEST(ForeignEstimate, ReportsWhatDoesNotFit) {
@@ -180,6 +182,7 @@ TEST(ForeignEstimate, ReportsWhatDoesNotFit) {
 }
 
 TEST(ForeignEstimate, RefusesInvalidTimes) {
+  using Tested = On<FullyShard<>>;
   const auto refused = [](const ForeignStep& step) {
     return test::error_of<InputError>(
         [&] { (void)estimate<Tested>(three_units(), {}, {}, step, cluster_of(2, false)); });

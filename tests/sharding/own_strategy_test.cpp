@@ -81,13 +81,13 @@ TEST(Proof, TheLibrarysStrategiesAreValid) {
 /// The first violation of the strategy is of the given rule: the compile-time message equals the message that is
 /// thrown.
 template <Violation violation>
-void expect_same_sentence() {
+void expect_same_message() {
   using Strategy = test::Breaks<violation>;
   constexpr detail::Extent extent = detail::extent_of<Strategy>;
   static_assert(extent.known && extent.good < test_cases.size());
   constexpr TestCase test_case = test_cases[extent.good];
   static_assert(detail::findings_in<Strategy>(test_case).result.violation == violation);
-  constexpr MessageText sentence = detail::message_in<Strategy>(test_case);
+  constexpr MessageText text = detail::message_in<Strategy>(test_case);
 
   const Problem problem =
       test_case.problem(Strategy{}.facts(), std::is_same_v<typename Strategy::AtRest, buffer::Replicate>);
@@ -95,19 +95,19 @@ void expect_same_sentence() {
   const Names names{.units = {names_of_case.units.begin(), names_of_case.units.end()},
                     .groups = {names_of_case.groups.begin(), names_of_case.groups.end()}};
   EXPECT_EQ(fsdp::test::input_error_of([&] { checked_and_placed(Strategy{}.schedule(problem), problem, names); }),
-            sentence.view());
+            text.view());
 }
 
 TEST(Proof, CompileTimeAndRunTimeChecksReportTheSameMessage) {
   constexpr auto violations = static_cast<std::size_t>(Violation::never_closed);
   static_assert(static_cast<std::size_t>(Violation::not_exchanged) == violations + 1, "those of activations follow");
-  []<std::size_t... b>(std::index_sequence<b...>) { (expect_same_sentence<static_cast<Violation>(b + 1)>(), ...); }
+  []<std::size_t... b>(std::index_sequence<b...>) { (expect_same_message<static_cast<Violation>(b + 1)>(), ...); }
   (std::make_index_sequence<violations>());
 }
 
 TEST(Proof, AMessageIdentifiesTheTask) {
-  constexpr MessageText sentence = detail::message_in<test::Breaks<Violation::used_ungathered>>(test_cases.front());
-  EXPECT_EQ(sentence.view(),
+  constexpr MessageText text = detail::message_in<test::Breaks<Violation::used_ungathered>>(test_cases.front());
+  EXPECT_EQ(text.view(),
             "sharding: task 1, forward embedding: the weights of embedding are not gathered; gather them before "
             "[training, tasks 0 to 3: gather block 0, forward embedding, release embedding, gather head]");
 }
@@ -165,7 +165,7 @@ TEST(Proof, AcceptedSchedulesHaveNoRace) {
     ++accepted;
     EXPECT_EQ(first_race(list, problem), Race{}) << test::text_of(list);
   };
-  const auto over_trials = [&]<class S>(const S&) {
+  const auto over_test_cases = [&]<class S>(const S&) {
     for (const TestCase& test_case : test_cases) {
       const TestedCase<S> tested(test_case);
       for (const auto& [from, moved] : ranges::views::enumerate(tested.schedule)) {
@@ -181,10 +181,10 @@ TEST(Proof, AcceptedSchedulesHaveNoRace) {
       }
     }
   };
-  over_trials(FullyShard<>{});
-  over_trials(FullyShard<ReshardAfterForward::to_group>{});
-  over_trials(Replicated{});
-  over_trials(HybridShard<Zero3, OptimizerAcross::sharded>{});
+  over_test_cases(FullyShard<>{});
+  over_test_cases(FullyShard<ReshardAfterForward::to_group>{});
+  over_test_cases(Replicated{});
+  over_test_cases(HybridShard<Zero3, OptimizerAcross::sharded>{});
   EXPECT_GT(accepted, 10000);
 }
 

@@ -120,7 +120,7 @@ TEST(Stages, ExchangesPerStepMatchTheFormula) {
     }
 }
 
-constexpr Violation breach_of(void (*spoil)(Schedule&)) {
+constexpr Violation violation_of(void (*spoil)(Schedule&)) {
   const Problem problem = problem_of(staged_blocks({.parts = 2, .replays = true}), 1);
   Schedule list = staged(problem);
   spoil(list);
@@ -130,17 +130,17 @@ constexpr Schedule::iterator exchange(Schedule& list, int n = 0) {
   return std::find_if(list.begin(), list.end(),
                       [&](const Task& task) { return task.action == Action::exchange && n-- == 0; });
 }
-static_assert(breach_of([](Schedule&) {}) == Violation::none);
-static_assert(breach_of([](Schedule& list) { list.erase(exchange(list)); }) == Violation::not_exchanged);
-static_assert(breach_of([](Schedule& list) { list.erase(exchange(list, 20)); }) == Violation::not_exchanged);
-static_assert(breach_of([](Schedule& list) { exchange(list)->stage = 2; }) == Violation::exchanges_nothing);
-static_assert(breach_of([](Schedule& list) { exchange(list)->stage = 99; }) == Violation::exchanges_nothing);
-static_assert(breach_of([](Schedule& list) { exchange(list)->index = 3; }) == Violation::exchanges_nothing);
-static_assert(breach_of([](Schedule& list) { exchange(list)->index = 9; }) == Violation::no_such_index);
-static_assert(breach_of([](Schedule& list) { exchange(list)->stage = 3; }) == Violation::exchanged_early);
-static_assert(breach_of([](Schedule& list) { list.insert(exchange(list), *exchange(list)); }) ==
+static_assert(violation_of([](Schedule&) {}) == Violation::none);
+static_assert(violation_of([](Schedule& list) { list.erase(exchange(list)); }) == Violation::not_exchanged);
+static_assert(violation_of([](Schedule& list) { list.erase(exchange(list, 20)); }) == Violation::not_exchanged);
+static_assert(violation_of([](Schedule& list) { exchange(list)->stage = 2; }) == Violation::exchanges_nothing);
+static_assert(violation_of([](Schedule& list) { exchange(list)->stage = 99; }) == Violation::exchanges_nothing);
+static_assert(violation_of([](Schedule& list) { exchange(list)->index = 3; }) == Violation::exchanges_nothing);
+static_assert(violation_of([](Schedule& list) { exchange(list)->index = 9; }) == Violation::no_such_index);
+static_assert(violation_of([](Schedule& list) { exchange(list)->stage = 3; }) == Violation::exchanged_early);
+static_assert(violation_of([](Schedule& list) { list.insert(exchange(list), *exchange(list)); }) ==
               Violation::exchanged_twice);
-static_assert(breach_of([](Schedule& list) {
+static_assert(violation_of([](Schedule& list) {
                 for (Task& task : list)
                   if (computes(task.action) && task.stage == 2) task.stage = 0;
               }) == Violation::computed_out_of_order);

@@ -57,8 +57,8 @@ inline void expect_input_error(const std::string& said, std::string_view text, c
 
 }  // namespace fsdp::test
 
-/// Expects that the call throws an InputError whose message contains the text. Without a lambda and its templates:
-/// tests have so many of these that they take a fifth of some programs' compilation.
+/// Expects that the call throws an InputError whose message contains the text. Without a lambda and its templates,
+/// since tests have hundreds of these.
 #define EXPECT_INPUT_ERROR(call, text)                           \
   do {                                                           \
     std::string said_by_input_error;                             \

@@ -14,7 +14,7 @@
 
 namespace fsdp::test {
 
-/// The values of a file's lines. The library has the compiled parser: nlohmann::json::parse is a thousand functions.
+/// The values of a file's lines. By the library's parser, which is compiled once.
 inline std::vector<nlohmann::json> json_lines(const std::filesystem::path& path) {
   std::vector<nlohmann::json> list;
   std::ifstream file(path);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Precompiled for tests that run stacks (cmake/precompiled.cmake). No source includes it.
+/// Precompiled for tests with -O0 (tests/CMakeLists.txt). No source includes it.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -152,7 +152,8 @@ struct RunResults {
 /// the optimizer in host memory; "/bf16-wire" for gradients rounded in flight; "/queued" for an asynchronous device;
 /// "/nccl" for the same over a fake NCCL. "watched" is FullyShard on a communicator that can omit sums and records the
 /// memory of its calls, and "alternating" FullyShard of a Llama whose blocks alternate between attention and MLP. Only
-/// stacks with "/run-time" or "/by-placement" have digests. Throws InputError for stacks that the tests do not compile.
+/// "replicated" and stacks with "/run-time" or "/by-placement" have digests. Throws InputError for stacks that the
+/// tests do not compile.
 RunResults run(std::string_view stack, const RunOptions& options);
 
 /// The number K in a stack's name, such as 2 in "hybrid:2:full", which must divide the ranks; 1 if there is none.

@@ -26,6 +26,10 @@ class StepsAhead : public DrawnSteps {
         module_(module),
         all_steps_(options.steps),
         exchange_(module.communicator(), module.ledger()) {}
+  /// Opens all gates first: the exchange waits for queued work.
+  ~StepsAhead() {
+    while (steps() > 0) forget_oldest();
+  }
 
   /// Begins a step and returns its micro-batches.
   std::span<const TokenBatch> begin_step(std::int64_t step) {

@@ -30,10 +30,13 @@ std::vector<std::string> failures_of(Call call) {
 /// value.
 template <class Flaw>
 std::vector<std::string> failures_with(Flaw& flaw, Flaw value, void (*check)()) {
+  struct Reset {
+    Flaw& flaw;
+    ~Reset() { flaw = Flaw(); }
+  };
+  const Reset reset{flaw};
   flaw = value;
-  const std::vector<std::string> messages = failures_of(check);
-  flaw = Flaw();
-  return messages;
+  return failures_of(check);
 }
 
 /// Expects that one of the messages contains these parts: what was asked, on which case, and what was found.

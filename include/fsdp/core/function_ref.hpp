@@ -19,15 +19,22 @@ class FunctionRef<R(Args...)> {
  public:
   template <class F>
   requires(!std::same_as<std::remove_cvref_t<F>, FunctionRef>) FunctionRef(F&& callable)
-      : callable_(const_cast<void*>(static_cast<const void*>(std::addressof(callable)))),
-        call_(call<std::remove_reference_t<F>>) {}
+      : call_(call<std::remove_reference_t<F>>) {
+    if constexpr (std::is_function_v<std::remove_reference_t<F>>)
+      callable_ = reinterpret_cast<void*>(callable);
+    else
+      callable_ = const_cast<void*>(static_cast<const void*>(std::addressof(callable)));
+  }
 
   R operator()(Args... args) const { return call_(callable_, std::forward<Args>(args)...); }
 
  private:
   template <class F>
   static R call(void* callable, Args... args) {
-    return (*static_cast<F*>(callable))(std::forward<Args>(args)...);
+    if constexpr (std::is_function_v<F>)
+      return reinterpret_cast<F*>(callable)(std::forward<Args>(args)...);
+    else
+      return (*static_cast<F*>(callable))(std::forward<Args>(args)...);
   }
 
   void* callable_;

@@ -5,9 +5,8 @@
 ///
 /// Only with the same version of libstdc++ as the library, which CMake passes as TESSERA_LIBSTDCXX: other versions have
 /// other members. Not with checked containers, which -O0 would not check then. Strings and lists of the standard
-/// library's types only in our own targets, for which CMake defines TESSERA_OWN_TARGET: a program in another version of
-/// C++ has other members of std::string, and one program may have one explicit instantiation of them. libstdc++ itself
-/// does the same with std::string before C++20.
+/// library's types only in our own targets, for which CMake defines TESSERA_OWN_TARGET: in another version of C++
+/// std::string has other members. libstdc++ itself does the same with std::string before C++20.
 #pragma once
 
 #include <cstddef>

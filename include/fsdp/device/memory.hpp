@@ -53,14 +53,15 @@ void move(typename Device::Queue& queue, const T* from, T* to, std::int64_t coun
                count * static_cast<std::int64_t>(sizeof(T)));
 }
 
-/// The part of a Block that knows no device: memory that is counted in a ledger, and how to give it back.
+/// The part of a Block that does not depend on the device: memory that is counted in a ledger, and what frees it.
 class CountedMemory {
  public:
   /// Frees memory, or makes lent memory readable again for its owner.
   using Release = void (*)(std::byte* data, std::int64_t bytes);
 
   CountedMemory();
-  /// Counts `bytes` at `data` in the ledger until it ends; `release` then gets them. `lent`: who owns lent memory.
+  /// Counts `bytes` at `data` in the ledger until its destruction, which calls `release`. `lent`: shares the ownership
+  /// of lent memory; null for allocated memory.
   CountedMemory(Ledger& ledger, MemoryKind kind, std::byte* data, std::int64_t bytes, Release release,
                 std::shared_ptr<std::byte> lent);
   CountedMemory(CountedMemory&&) noexcept;

@@ -4,8 +4,8 @@
 /// Meta.
 ///
 /// A stack with one of these Locals links them; any other stack instantiates the modules itself. src/fsdp/nn/
-/// instantiates a device per file. Long members that a stack calls are defined outside their class, because a member
-/// defined inside is inline, and the compiler would instantiate it again in every stack.
+/// has a file for each of CPU, Meta and CUDA. Long members that a stack calls are defined outside their class, because
+/// a member defined inside is inline, and the compiler would instantiate it again in every stack.
 #pragma once
 
 #include <tessera/fsdp/device/cpu.hpp>

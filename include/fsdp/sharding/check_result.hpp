@@ -34,6 +34,8 @@ struct CheckResult {
   friend constexpr bool operator==(const CheckResult&, const CheckResult&) = default;
 };
 
+using Verdict = CheckResult;  ///< its former name, for this version
+
 /// Appends the message of a result to a `Text`, which has `+= std::string_view`. `NameLists` has the lists `units` and
 /// `groups` of strings.
 template <class Text, class NameLists>

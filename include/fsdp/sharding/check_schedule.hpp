@@ -366,11 +366,9 @@ constexpr CheckResult check_schedule(const Schedule& schedule, const Problem& pr
   return detail::ScheduleChecker(schedule, problem).run();
 }
 
-/// The former names, for this version.
-/// @{
-using Breach = Violation;
-using Verdict = CheckResult;
-constexpr Verdict judge(const Schedule& schedule, const Problem& problem) { return check_schedule(schedule, problem); }
-/// @}
+/// Its former name, for this version.
+constexpr CheckResult judge(const Schedule& schedule, const Problem& problem) {
+  return check_schedule(schedule, problem);
+}
 
 }  // namespace fsdp::sharding

@@ -232,6 +232,8 @@ consteval void refuse_in() {
 /// schedules are constexpr.
 template <class S>
 inline constexpr bool checked_at_compile_time = detail::extent_of<S>.known;
+template <class S>
+inline constexpr bool judged_while_compiling = checked_at_compile_time<S>;  ///< its former name, for this version
 
 /// Returns true if the schedules of a strategy with default numbers can run in all test cases. Does not compile if one
 /// cannot; the first error then reports which rule it breaks, and where.

@@ -230,7 +230,8 @@ constexpr Schedule computations(const Problem& problem) {
   if (!problem.order.empty()) return list;
   const int units = static_cast<int>(problem.units.size());
   const int lowest = first_backward(problem);
-  list.reserve(static_cast<std::size_t>(2 * units * problem.micro_batches));
+  if (problem.micro_batches > 0)
+    list.reserve(2 * problem.units.size() * static_cast<std::size_t>(problem.micro_batches));
   for (int m = 0; m < problem.micro_batches; ++m) {
     for (int unit = 0; unit + 1 < units; ++unit)
       detail::add_computation(list, problem, {.action = Action::forward, .index = unit, .micro_batch = m});

@@ -45,7 +45,14 @@ struct RunTimeStrategy {
   std::optional<buffer::AnyLayout> other_layout{};  ///< replaces the strategy's own layout
 
   /// The number of ranks per group; 0 if the strategy in use has one axis.
-  int ranks_per_group() const;
+  int ranks_per_group() const requires(mesh_axes == 2) {
+    return std::visit(
+        []<class S>(const S& held) {
+          if constexpr (mesh_axes_of<S> == 2) return held.ranks_per_group();
+          return 0;
+        },
+        strategy);
+  }
   sharding::Facts facts() const;
   sharding::Rules rules() const;
   buffer::AnyLayout layout() const;
@@ -54,15 +61,6 @@ struct RunTimeStrategy {
   void visit(PolicyParts& parts);
 };
 
-template <class First, class... Rest>
-int RunTimeStrategy<First, Rest...>::ranks_per_group() const {
-  return std::visit(
-      []<class S>(const S& held) {
-        if constexpr (mesh_axes_of<S> == 2) return held.ranks_per_group();
-        return 0;
-      },
-      strategy);
-}
 template <class First, class... Rest>
 sharding::Facts RunTimeStrategy<First, Rest...>::facts() const {
   return std::visit([](const auto& held) { return sharding::facts_of(held); }, strategy);
@@ -109,7 +107,6 @@ using RunTimeAny =
 /// Instantiates the members of a RunTimeStrategy. Those of the lists above are compiled into the library, and the
 /// StrategyCalls of the types that programs use.
 #define FSDP_RUN_TIME_STRATEGY(EXTERN, S)              \
-  EXTERN template int S::ranks_per_group() const;      \
   EXTERN template sharding::Facts S::facts() const;    \
   EXTERN template sharding::Rules S::rules() const;    \
   EXTERN template buffer::AnyLayout S::layout() const; \

@@ -161,8 +161,8 @@ struct Elements {
   constexpr T* end() const { return last; }
 };
 
-/// Returns the elements of a list for a loop over pointers, of which a constant evaluation takes a fifth of the time of
-/// a loop over the list's own iterators: each of their operators is a call.
+/// Returns the elements of a list for a loop over pointers, which a constant evaluation runs faster than a loop
+/// over the list's own iterators: each of their operators is a call.
 /// @{
 template <class T>
 constexpr Elements<T> each(std::vector<T>& list) {

@@ -101,6 +101,8 @@ enum class Violation : std::uint8_t {
 #undef FSDP_SHARDING_VIOLATION
 };
 
+using Breach = Violation;  ///< its former name, for this version
+
 /// Returns the message template of a violation; its fields in braces are not filled in.
 constexpr std::string_view message_of(Violation violation) {
   switch (violation) {

@@ -62,6 +62,7 @@ struct BehaviourList {
   /// Returns the place of a behaviour in the list.
   template <class Behaviour>
   static constexpr std::size_t place() {
+    static_assert((std::is_same_v<Behaviour, Behaviours> || ...));
     std::size_t place = 0;
     void((... || (std::is_same_v<Behaviour, Behaviours> || (++place, false))));
     return place;

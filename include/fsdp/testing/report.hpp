@@ -149,8 +149,7 @@ bool report_errors(std::string_view asked, const Where& where, auto part, std::s
 }
 
 /// Calls check(value) for each value of a suite's parameter; `kind` is "policy", for example.
-template <class Value>
-void each_value(std::string_view kind, const std::vector<Value>& values, auto check) {
+void each_value(std::string_view kind, const auto& values, auto check) {
   for (std::size_t i = 0; i < values.size(); ++i) {
     std::string text;
     if constexpr (requires { std::string_view(values[i].name()); })

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <concepts>
 #include <cstdint>
+#include <utility>
 
 #include <tessera/comm/communicator.hpp>
 #include <tessera/comm/launch/cores.hpp>
@@ -83,7 +84,7 @@ int launch(const LaunchOptions& launch, FunctionRef<int(Comm&)> f) {
 template <class Comm, class F>
 [[nodiscard]] int launch(const LaunchOptions& options, F f) {
   static_assert(check_launch<Comm>());
-  const auto on_rank = [&f](Comm& communicator) { return comm::run_rank(f, communicator); };
+  const auto on_rank = [&f = std::as_const(f)](Comm& communicator) { return comm::run_rank(f, communicator); };
   return run_program([&] { return detail::launch<Comm>(options, on_rank); });
 }
 

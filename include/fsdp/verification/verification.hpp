@@ -65,7 +65,8 @@ class Verification {
   using Module = ShardedModel<Model>;
   using Stack = typename Module::Stack;
   using Batch = typename Model::Batch;
-  /// Returns a piece of the step by its number. The batch must stay valid until the verification ends.
+  /// Returns a piece of the step by its number. The batch must stay valid until the verification ends. An argument
+  /// alone: it does not own the function.
   using BatchOf = FunctionRef<Batch(int piece)>;
 
   /// The arguments must outlive it; `watch` watches the executor. Throws InputError unless the strategy cuts a step

@@ -17,9 +17,9 @@ namespace detail {
 /// The variant of with_disk_deadline for work without a result.
 void call_with_disk_deadline(const comm::Ranks& ranks, double seconds, const std::string& what,
                              FunctionRef<void()> work);
-/// Calls f() like comm::together under such a deadline.
-void call_with_disk(const comm::Ranks& ranks, double seconds, const std::string& what, std::string_view label,
-                    FunctionRef<void()> f);
+/// Calls f() on all ranks as comm::together does with `label`, under the deadline of with_disk_deadline.
+void together_with_disk_deadline(const comm::Ranks& ranks, double seconds, const std::string& what,
+                                 std::string_view label, FunctionRef<void()> f);
 
 }  // namespace detail
 
@@ -35,7 +35,7 @@ auto with_disk_deadline(const comm::Ranks& ranks, double seconds, const std::str
 template <class F>
 auto read_together(const comm::Ranks& ranks, double seconds, std::string_view label, F f) {
   return comm::detail::result_of(f, [&](FunctionRef<void()> call) {
-    detail::call_with_disk(ranks, seconds, message("reading ", label, " (--disk-deadline)"), label, call);
+    detail::together_with_disk_deadline(ranks, seconds, message("reading ", label, " (--disk-deadline)"), label, call);
   });
 }
 

@@ -273,7 +273,8 @@ class EngineOf final : public Engine {
   }
 
   void with_disk(FunctionRef<void()> f) {
-    detail::call_with_disk(ranks_, options_.launch.disk_deadline_seconds, "replay (--disk-deadline)", "--tensors", f);
+    detail::together_with_disk_deadline(ranks_, options_.launch.disk_deadline_seconds, "replay (--disk-deadline)",
+                                        "--tensors", f);
   }
   static void see_stream(void* state, const sharding::Task& task, Tensor<const Compute> values) {
     EngineOf& own = *static_cast<EngineOf*>(state);

@@ -39,6 +39,7 @@ Model initial_model(const TrainOptions& options, bool plans = false) {
 }
 
 /// Calls load(warn) under the deadline of --disk-deadline, to load weights from a folder; on rank 0, `warn` prints.
+/// Collective.
 void load_with_disk_deadline(const comm::Ranks& ranks, const LaunchOptions& launch, const std::string& folder,
                              FunctionRef<void(const checkpoint::Warn& warn)> load);
 

@@ -93,15 +93,14 @@ class InferenceOf final : public Inference {
       throw Error("inference: this model's blocks cannot continue a sequence");
   }
   HeldOutBatch evaluate(std::span<const std::int64_t> samples) override {
-    require(static_cast<bool>(batches_), "inference: evaluate needs the data source; call read before begin");
+    require(batches_.has_value(), "inference: evaluate needs the data source; call read before begin");
     return evaluate_batch(evaluation().executor(), evaluation().counts(), *batches_,
                           evaluation().module().sequence_group(), samples);
   }
 
  private:
   Evaluation<Model>& evaluation() {
-    require(static_cast<bool>(evaluation_),
-            "inference: a pass was requested before begin planned one; call begin first");
+    require(evaluation_.has_value(), "inference: a pass was requested before begin planned one; call begin first");
     return *evaluation_;
   }
 

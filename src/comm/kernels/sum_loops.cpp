@@ -116,4 +116,8 @@ void round(const float* __restrict from, std::int64_t count, bf16* __restrict to
 }  // namespace
 }  // namespace fsdp::comm
 
-FSDP_EXPORT_KERNELS(::fsdp::comm::SumLoops, {.sum = fsdp::comm::sum, .round = fsdp::comm::round})
+namespace fsdp::device::cpu {
+
+FSDP_EXPORT_KERNELS(comm::SumLoops, {.sum = comm::sum, .round = comm::round})
+
+}  // namespace fsdp::device::cpu

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strings and lists of the usual element types and of this folder's structs, views, errors and the check of names, so
-// that no other object need have them.
+// Strings and lists of the usual element types and of this folder's structs, views, errors, texts of shapes and the
+// check of names, so that no other object need have them.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>

@@ -6,6 +6,7 @@
 #include <deque>
 #include <exception>
 #include <mutex>
+#include <random>
 #include <set>
 #include <thread>
 #include <utility>

@@ -203,8 +203,8 @@ std::string json_of(const FoundConfigurations& found, const FitSpace& space, con
   for (const Configuration& way : found.best)
     best.push_back({{"flags", space.flags(way.train)},
                     {"compiled", compiled},
-                    {"estimate", json_value(report::estimate_json(way.step.estimate,
-                                                                  title_of(way.step, *plan.train.options.cluster)))}});
+                    {"estimate", json_value_ordered(report::estimate_json(
+                                     way.step.estimate, title_of(way.step, *plan.train.options.cluster)))}});
   for (const auto& [strategy, fate] : outcomes_of_strategies(found.search, space))
     others.push_back({{"flags", strategy}, {"why", why(fate, space)}});
   const nlohmann::ordered_json object = {

@@ -70,7 +70,7 @@ std::string table(const std::vector<Row>& rows) {
 
 std::string yes(bool holds) { return holds ? "yes" : "no"; }
 
-/// The name of a backend, whose library a program need not link.
+/// The name of a backend, read in a constant expression: this program may lack the library that defines the symbol.
 template <class C>
 constexpr std::string_view name_of_backend() {
   constexpr std::string_view name = C::name;

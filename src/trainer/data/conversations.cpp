@@ -246,7 +246,7 @@ Conversations::Conversations(const std::filesystem::path& path)
   const std::int64_t index_at = rest - tail.json_bytes - tail.conversations * entry_bytes;
   read_all(file_, path, index_.data(), index_.size() * sizeof(Entry), index_at);
   try {
-    const nlohmann::ordered_json json = json_value(text);
+    const nlohmann::json json = json_value(text);
     digest_ = json.at("digest").get<std::string>();
     replaced_ = json.value("replaced", std::int64_t{0});  // older files do not contain the count
     for (const std::vector<std::uint8_t> name : json.at("sources")) sources_.emplace_back(name.begin(), name.end());

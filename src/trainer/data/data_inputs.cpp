@@ -42,7 +42,7 @@ std::string to_text(const DataNames& names) {
 }
 
 DataNames names_from_text(std::string_view text) {
-  const nlohmann::ordered_json json = json_value(text);
+  const nlohmann::json json = json_value(text);
   DataNames names{.weights = json.at("weights")};
   for (const std::vector<std::uint8_t> path : json.at("paths")) names.paths.emplace_back(path.begin(), path.end());
   return names;

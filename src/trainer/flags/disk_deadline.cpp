@@ -25,8 +25,8 @@ void detail::call_with_disk_deadline(const comm::Ranks& ranks, double seconds, c
   }
 }
 
-void detail::call_with_disk(const comm::Ranks& ranks, double seconds, const std::string& what, std::string_view label,
-                            FunctionRef<void()> f) {
+void detail::together_with_disk_deadline(const comm::Ranks& ranks, double seconds, const std::string& what,
+                                         std::string_view label, FunctionRef<void()> f) {
   call_with_disk_deadline(ranks, seconds, what, [&] { comm::together(ranks, label, f); });
 }
 

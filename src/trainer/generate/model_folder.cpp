@@ -72,9 +72,10 @@ void require_in_vocabulary(const std::string& ids, const char* key, const std::f
   const nlohmann::json config = parse_strict(read_small_file(path, most_config_bytes), path.string());
   const std::optional<std::uint64_t> vocabulary = value_at<std::uint64_t>(config, "vocab_size");
   if (!vocabulary) return;
-  for (const std::string_view id : split_at(ids, ','))
-    require<InputError>(parsed<std::uint64_t>(id) < vocabulary, file.string(), ": \"", key, "\" names token ", id,
-                        ", and the model's vocabulary has ", *vocabulary, " tokens; correct it, or give --stop-ids");
+  for (const std::string_view id : split_at(ids, ','))  // an empty list is one empty text
+    require<InputError>(id.empty() || parsed<std::uint64_t>(id).value() < *vocabulary, file.string(), ": \"", key,
+                        "\" names token ", id, ", and the model's vocabulary has ", *vocabulary,
+                        " tokens; correct it, or give --stop-ids");
 }
 
 }  // namespace

@@ -7,7 +7,6 @@
 #include <functional>
 #include <limits>
 #include <numeric>
-#include <set>
 
 #include <range/v3/view/enumerate.hpp>
 
@@ -21,7 +20,10 @@ constexpr double removed = -std::numeric_limits<double>::infinity();
 /// Source: RepetitionPenaltyLogitsProcessor of transformers. A token that was seen twice is penalised once.
 void penalise(std::vector<double>& scores, std::span<const std::int32_t> seen, double penalty) {
   if (penalty == 1) return;
-  for (const std::int32_t token : std::set<std::int32_t>(seen.begin(), seen.end())) {
+  std::vector<std::int32_t> once(seen.begin(), seen.end());
+  std::sort(once.begin(), once.end());
+  once.erase(std::unique(once.begin(), once.end()), once.end());
+  for (const std::int32_t token : once) {
     double& score = scores.at(static_cast<std::size_t>(token));
     score = score < 0 ? score * penalty : score / penalty;
   }

@@ -225,7 +225,7 @@ DigestWriter::DigestWriter(const std::filesystem::path& path) : path_(path) {
     for (std::string text; std::getline(before, text);) {
       cut = before.eof();
       if (text.find("\"event\"") == std::string::npos) continue;
-      const auto line = json_value(text);
+      const auto line = json_value_ordered(text);
       if (value_at<std::string>(line, "event") != "start") continue;
       used_ = true;
       before_ = start_in(line);
@@ -264,7 +264,8 @@ void DigestWriter::append(const std::string& lines) {
 
 DigestFile read_digests(const std::filesystem::path& path) {
   Reading reading(path);
-  read_lines("", path, [&](std::int64_t number, const std::string& text) { reading.take(number, json_value(text)); });
+  read_lines("", path,
+             [&](std::int64_t number, const std::string& text) { reading.take(number, json_value_ordered(text)); });
   return std::move(reading).finish();
 }
 

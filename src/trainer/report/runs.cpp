@@ -12,7 +12,7 @@
 namespace fsdp::report {
 namespace {
 
-using Line = nlohmann::ordered_json;
+using Line = nlohmann::json;
 
 /// Returns a number; also reads the strings that metrics.cpp writes for NaN and infinities.
 std::optional<double> number_of(const Line& line, const char* key) {

@@ -7,6 +7,7 @@
 #include <limits>
 #include <map>
 #include <numeric>
+#include <random>
 
 #include <range/v3/view/zip.hpp>
 

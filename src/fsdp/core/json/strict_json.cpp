@@ -166,7 +166,10 @@ nlohmann::ordered_json json_object(std::initializer_list<JsonMember> members) {
 
 std::string object_text(std::initializer_list<JsonMember> members) { return json_text(json_object(members)); }
 
-nlohmann::ordered_json json_value(std::string_view text) {
+nlohmann::json json_value(std::string_view text) {
+  return nlohmann::json::parse(text.begin(), text.end(), nullptr, false);
+}
+nlohmann::ordered_json json_value_ordered(std::string_view text) {
   return nlohmann::ordered_json::parse(text.begin(), text.end(), nullptr, false);
 }
 

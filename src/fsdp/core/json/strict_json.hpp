@@ -45,18 +45,21 @@ std::string json_text(const nlohmann::json& value, bool ascii = false);
 std::string json_text(const nlohmann::ordered_json& value);
 /// @}
 
+/// A key of an object and its value.
 struct JsonMember {
   const char* key = nullptr;
   nlohmann::ordered_json value;
 };
-/// Returns an object with these members, in order. A braced list that nlohmann-json reads takes two to four times
-/// as much code.
+/// Returns an object with these members, in order. A braced list of nlohmann-json's own makes more code.
 nlohmann::ordered_json json_object(std::initializer_list<JsonMember> members);
 std::string object_text(std::initializer_list<JsonMember> members);  ///< json_text of such an object
 
 /// Returns the value of a text; a discarded value if the text is not JSON. For JSON that this program wrote, and for
-/// single lines; files of others are read by parse_strict.
-nlohmann::ordered_json json_value(std::string_view text);
+/// single lines; files of others are read by parse_strict. Keys of an ordered_json are searched one by one.
+/// @{
+nlohmann::json json_value(std::string_view text);
+nlohmann::ordered_json json_value_ordered(std::string_view text);
+/// @}
 
 /// Reads a whole regular file of at most `most_bytes` bytes. Throws InputError.
 std::string read_small_file(const std::filesystem::path& path, std::int64_t most_bytes);

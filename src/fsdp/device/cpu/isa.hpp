@@ -54,10 +54,10 @@ const Table& kernels() {
 
 }  // namespace fsdp::device::cpu
 
-/// Defines `table` of a type, in its namespace fsdp::device::cpu or at global scope, with the following initialiser.
-#define FSDP_EXPORT_KERNELS(Table, ...)                                                \
-  template <>                                                                          \
-  const Table& fsdp::device::cpu::table<Table, ::fsdp::device::cpu::Isa::FSDP_ISA>() { \
-    static constexpr Table exported = __VA_ARGS__;                                     \
-    return exported;                                                                   \
+/// In namespace fsdp::device::cpu: defines `table` of a type with the following initialiser.
+#define FSDP_EXPORT_KERNELS(Table, ...)            \
+  template <>                                      \
+  const Table& table<Table, Isa::FSDP_ISA>() {     \
+    static constexpr Table exported = __VA_ARGS__; \
+    return exported;                               \
   }
