@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Cuda's attention on tensor cores, by plain kernels and by cuDNN, compared with float64.
+#include <numeric>
+
 #include "cuda_attention.hpp"
 
 namespace fsdp::device {
