@@ -166,26 +166,26 @@ struct GroupRules {
   std::array<Mark, 2> clears = {};
 };
 
+/// Returns the rules of an action that gathers a group's weights: `own` first, if it has one.
+constexpr GroupRules gathers(Action action, const ActionRule& own = {}) {
+  const ActionRule common[] = {
+      {.violation = Violation::gathers_resident, .in = Case::resident},
+      {.violation = Violation::gathers_again, .in = Case::begins_gathered},
+      {.violation = Violation::gathered_twice, .has = Mark::gathered},
+      // Checked after the others: for a use after a release, another rule reports a more precise error.
+      {.violation = Violation::not_used, .has = Mark::released, .lacks = Mark::used, .of_earlier = true},
+      {.violation = Violation::not_gathered_across, .in = Case::sharded_across, .lacks = Mark::crossed}};
+  GroupRules all{.action = action, .sets = Mark::gathered, .clears = {Mark::released, Mark::used}};
+  std::size_t next = 0;
+  if (own.violation != Violation::none) all.rules[next++] = own;
+  for (const ActionRule& rule : common) all.rules[next++] = rule;
+  return all;
+}
+
 /// The rules of all actions on groups.
 inline constexpr GroupRules group_rules[] = {
-    {.action = Action::gather,
-     .rules = {{{.violation = Violation::gathers_resident, .in = Case::resident},
-                {.violation = Violation::gathers_again, .in = Case::begins_gathered},
-                {.violation = Violation::gathered_twice, .has = Mark::gathered},
-                // Checked after the others: for a use after a release, another rule reports a more precise error.
-                {.violation = Violation::not_used, .has = Mark::released, .lacks = Mark::used, .of_earlier = true},
-                {.violation = Violation::not_gathered_across, .in = Case::sharded_across, .lacks = Mark::crossed}}},
-     .sets = Mark::gathered,
-     .clears = {Mark::released, Mark::used}},
-    {.action = Action::gather_in_group,
-     .rules = {{{.violation = Violation::none_kept, .lacks = Mark::kept},
-                {.violation = Violation::gathers_resident, .in = Case::resident},
-                {.violation = Violation::gathers_again, .in = Case::begins_gathered},
-                {.violation = Violation::gathered_twice, .has = Mark::gathered},
-                {.violation = Violation::not_used, .has = Mark::released, .lacks = Mark::used, .of_earlier = true},
-                {.violation = Violation::not_gathered_across, .in = Case::sharded_across, .lacks = Mark::crossed}}},
-     .sets = Mark::gathered,
-     .clears = {Mark::released, Mark::used}},
+    gathers(Action::gather),
+    gathers(Action::gather_in_group, {.violation = Violation::none_kept, .lacks = Mark::kept}),
     {.action = Action::gather_across,
      .rules = {{{.violation = Violation::not_sharded_across, .in = Case::not_sharded_across},
                 {.violation = Violation::gathers_across_again, .in = Case::begins_gathered},
