@@ -217,7 +217,7 @@ class ScheduleChecker {
     if (task_->slot >= input_buffers) return refuse({.violation = Violation::no_such_buffer, .number = input_buffers});
     if (task_->slot >= 0) {
       const int holder = holders_.holder(task_->slot);
-      if (holder != InputHolders::nobody) return refuse({.violation = Violation::buffer_held, .group = holder});
+      if (holder != InputHolders::no_unit) return refuse({.violation = Violation::buffer_held, .group = holder});
       holders_.take(task_->slot, task_->index);
     }
     input.fetched = at_;

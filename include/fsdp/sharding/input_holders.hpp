@@ -19,7 +19,7 @@ namespace fsdp::sharding {
 /// The unit that occupies each device buffer. `problem` must outlive this object.
 class InputHolders {
  public:
-  static constexpr int nobody = -1;  ///< sentinel for a free buffer
+  static constexpr int no_unit = -1;  ///< sentinel for a free buffer
 
   /// Starts at the beginning of a pass: all buffers are free.
   constexpr explicit InputHolders(const Problem& problem)
@@ -29,12 +29,12 @@ class InputHolders {
   constexpr bool any() const { return !in_forward_.empty(); }
   /// Returns the buffer of a unit's input in forward; -1 if it has no buffer.
   constexpr int in_forward(int unit) const { return any() ? in_forward_[static_cast<std::size_t>(unit)] : -1; }
-  /// Returns the unit whose input is in a buffer, or nobody.
+  /// Returns the unit whose input is in a buffer, or no_unit.
   constexpr int holder(int buffer) const { return holders_[static_cast<std::size_t>(buffer)]; }
   /// Returns a free buffer; -1 if no buffer is free.
   constexpr int free() const {
     for (int buffer = 0; buffer < input_buffers; ++buffer)
-      if (holder(buffer) == nobody) return buffer;
+      if (holder(buffer) == no_unit) return buffer;
     return -1;
   }
 
@@ -53,12 +53,12 @@ class InputHolders {
  private:
   constexpr void leave(int unit) {
     for (int& holder : holders_)
-      if (holder == unit) holder = nobody;
+      if (holder == unit) holder = no_unit;
   }
 
   const Problem& problem_;
   std::vector<int> in_forward_;  ///< see buffers_of_inputs
-  std::array<int, input_buffers> holders_ = {nobody, nobody};
+  std::array<int, input_buffers> holders_ = {no_unit, no_unit};
 };
 
 }  // namespace fsdp::sharding
