@@ -132,10 +132,10 @@ TEST(Units, InvalidPartsOrAxesAreErrors) {
   const auto in_parts = [](int parts) {
     return std::vector<Unit>{{.name = "part", .parameters = {{"weight", {3}}}, .stages = {.parts = parts}}};
   };
-  EXPECT_INPUT_ERROR(group_parameters(in_parts(-1), {}, 0), "units: part is to be computed in -1 parts; give 0");
-  EXPECT_INPUT_ERROR(group_parameters(in_parts(std::numeric_limits<int>::max()), {}, 0),
-                     "is to be computed in 2147483647");
-  EXPECT_INPUT_ERROR(group_parameters(in_parts(513), {}, 0), "in 513 parts; give 0, for a unit without stages, to 512");
+  const auto planned = [&](int parts) { return ModulePlan(in_parts(parts), {.micro_batches = 1}, {}, {}, 1, true); };
+  EXPECT_INPUT_ERROR(planned(-1), "units: part is to be computed in -1 parts; give 0");
+  EXPECT_INPUT_ERROR(planned(std::numeric_limits<int>::max()), "is to be computed in 2147483647");
+  EXPECT_INPUT_ERROR(planned(513), "in 513 parts; give 0, for a unit without stages, to 512");
   EXPECT_INPUT_ERROR(chain(-1), "order: a chain of -1 units; give at least 0");
   for (const int rank : {-1, 5}) {
     std::vector<Unit> units = with_absent({});

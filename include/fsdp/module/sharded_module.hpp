@@ -58,8 +58,8 @@ class ModuleMemory : public ModuleState {
   std::vector<Comm*> communicators() { return mesh_.communicators(); }
   /// Whether the strategy works on two axes.
   bool has_groups() const { return mesh_.has_groups(); }
-  /// The communicator of the ranks that share this rank's sequences; nullptr if each rank has whole sequences.
-  Comm* sequence_axis() { return mesh_.sequence_axis(); }
+  /// The communicators of its axes.
+  StackMesh<Types>& mesh() { return mesh_; }
   /// Traffic of these communicators since their construction, by axis and kind; the difference of two results is the
   /// traffic in between.
   comm::MeshTraffic traffic() { return mesh_.traffic(); }
@@ -230,7 +230,7 @@ void ModuleMemory<Types>::collect_groups(const StrategyCalls& strategy) {
     shards.push_back(GroupAxes<Comm>::size(on.shard));
     keepers.push_back(on.keep == nullptr ? 0 : on.keep->size());
   }
-  const std::vector<buffer::TensorGroup> specs = specs_of(plan().grouped(), settings().step_work, facts.pieces > 0);
+  const std::vector<buffer::TensorGroup> specs = specs_of(plan().grouped(), settings().step_work, facts.sums_in_order());
   auto layouts = strategy.build_layouts(specs, shards);
   auto kept = strategy.build_layouts(specs, keepers);
   for (std::size_t i = 0; i < axes.size(); ++i) {
@@ -238,7 +238,7 @@ void ModuleMemory<Types>::collect_groups(const StrategyCalls& strategy) {
     const sharding::GroupFacts own = facts_of(group, facts, sharded);
     layouts[i].cut_across(GroupAxes<Comm>::size(axes[i].across));
     groups_.emplace_back(std::move(group.parameters), static_cast<int>(i), axes[i], own, std::move(layouts[i]),
-                         std::move(kept[i]), facts.pieces > 0 ? comm::SumOrder::ranks : comm::SumOrder::any);
+                         std::move(kept[i]), facts.sums_in_order() ? comm::SumOrder::ranks : comm::SumOrder::any);
     plan().add(groups_.back().facts(), Device::counts_only ? 0 : groups_.back().digest_of_layouts());
   }
 }

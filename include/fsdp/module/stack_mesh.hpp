@@ -182,7 +182,7 @@ class StackMesh {
     if (group.resident) return {.shard = nullptr, .across = all};
     if (!group.gathered) return {.shard = all, .reduce = all};
     // A single rank also rounds and adds each piece's gradient, so that results match those of several ranks.
-    Comm* const reduce = facts.pieces > 0 ? &world() : all;
+    Comm* const reduce = facts.sums_in_order() ? &world() : all;
     if constexpr (Stack::mesh_axes == 2)
       if (groups_) {
         if (facts.across != sharding::Across::nothing) {

@@ -12,7 +12,6 @@
 
 #include <tessera/fsdp/core/tensor.hpp>
 #include <tessera/fsdp/nn/module.hpp>
-#include <tessera/fsdp/nn/stages.hpp>
 
 namespace fsdp::nn {
 
@@ -44,8 +43,8 @@ struct Recomputed {
   static_assert(Replayable<Block, L>,
                 "fsdp: Recomputed makes a block's activations again by its replay(context, shared, weights, saved, x), "
                 "which this block lacks; see tessera/fsdp/nn/transformer_block.hpp");
-  static_assert(check_stages<Block, L>());
 
+  using Wrapped = Block;  ///< the block that saves only its input
   Block block;
   bool on = true;  ///< if false, the block saves and computes as without this wrapper
 

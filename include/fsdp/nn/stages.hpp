@@ -145,10 +145,11 @@ concept StagesOrNot = (
 
 }  // namespace detail
 
-/// Checks that a block that defines a stage defines all stages, with the right types, and has no more common inputs
-/// than inputs.
+/// Checks that a block that defines a stage, or that a Recomputed wraps, defines all stages, with the right types, and
+/// has no more common inputs than inputs.
 template <class M, class L>
 consteval bool check_stages() {
+  if constexpr (requires { typename M::Wrapped; }) check_stages<typename M::Wrapped, L>();
   if constexpr (requires { M::inputs; })
     static_assert(common_inputs<M>() <= M::inputs,
                   "fsdp: a block's common_inputs is above its inputs; common are the last of the matrices that its "

@@ -27,6 +27,8 @@ struct Facts {
   bool group_after_forward = false;        ///< after forward each rank of the inner axis keeps a part of the weights
   std::int64_t persistence_threshold = 0;  ///< tensors of at most this many elements form a separate group per unit
   int pieces = 0;  ///< pieces of a step's batch, the same on any number of ranks (piece_of); 0: not split
+  /// Whether sums are added in the order of ranks, for results that do not depend on their number.
+  constexpr bool sums_in_order() const { return pieces > 0; }
   /// Upper bound for the bytes of the slots for gathered weights. In training and evaluation, each group then stays
   /// gathered for the duration that minimises the gathered bytes (slots.hpp), which overrides Rules::hold. 0: no
   /// bound; below 0: not known yet (fsdp::memory_left).

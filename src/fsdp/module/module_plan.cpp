@@ -58,6 +58,15 @@ std::uint64_t digest_of_steps(std::span<const GroupedParameters> groups) {
   return hash;
 }
 
+/// Returns a unit's stages. Throws InputError for an invalid number of parts.
+const sharding::Stages& checked_stages(const Unit& unit) {
+  constexpr int most_parts = 512;  // parts of the heads; the time to plan grows with the square of their number
+  require<InputError>(unit.stages.parts >= 0 && unit.stages.parts <= most_parts, "units: ", unit.name,
+                      " is to be computed in ", unit.stages.parts, " parts; give 0, for a unit without stages, to ",
+                      most_parts);
+  return unit.stages;
+}
+
 }  // namespace
 
 ModulePlan::ModulePlan(std::span<const Unit> units, const PassPlan& passes, const sharding::Facts& facts,
@@ -72,9 +81,10 @@ ModulePlan::ModulePlan(std::span<const Unit> units, const PassPlan& passes, cons
   digest_ = hashed(digest_, std::int64_t{passes.ranks_per_sequence});
   UnitGroups groups = group_parameters(units, passes.unit_options, facts.persistence_threshold, facts.pieces > 0);
   for (const GroupedParameters& group : groups.groups) names_.groups.push_back(group.name);
-  for (const Unit& unit : units) {
-    names_.units.push_back(unit.name);
-    names_.stages.push_back(unit.stages);
+  for (std::size_t i = 0; i < units.size(); ++i) {
+    names_.units.push_back(units[i].name);
+    names_.stages.push_back(checked_stages(units[i]));
+    groups.uses[i].stages = units[i].stages;
   }
   grouped_ = std::move(groups.groups);
   steps_digest_ = digest_of_steps(grouped_);

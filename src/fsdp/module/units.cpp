@@ -188,7 +188,7 @@ std::string group_name(const Key& key, const std::vector<std::size_t>& users, Un
          (key.persistent ? ", persistent" : "");
 }
 
-/// Throws InputError for absent fields that the unit does not have, and for an invalid number of parts.
+/// Throws InputError for absent fields that the unit does not have.
 void check_fields(const Unit& unit) {
   const std::size_t fields = unit.parameters.size() + unit.absent.size();
   for (int next = 0; const int field : unit.absent) {
@@ -197,10 +197,6 @@ void check_fields(const Unit& unit) {
                         ", parameters and absent ones together, and absent ones are listed in ascending order");
     next = field + 1;
   }
-  constexpr int most_parts = 512;  // parts of the heads; the time to plan grows with the square of their number
-  require<InputError>(unit.stages.parts >= 0 && unit.stages.parts <= most_parts, "units: ", unit.name,
-                      " is to be computed in ", unit.stages.parts, " parts; give 0, for a unit without stages, to ",
-                      most_parts);
 }
 
 /// Throws InputError for units that cannot be sharded: a unit or a tensor without a name, or tensors of different
@@ -290,7 +286,6 @@ UnitGroups group_parameters(UnitLists units, const UnitOptions& options, std::in
   for (std::size_t unit = 0; unit < units.size(); ++unit) {
     sharding::UnitUse& use = result.uses.emplace_back();
     use.backward_needs_weights = units[unit].backward_needs_weights;
-    use.stages = units[unit].stages;
     auto& references = result.references.emplace_back();
     for (std::size_t i = 0; i < units[unit].parameters.size(); ++i) {
       const Parameter& parameter = units[unit].parameters[i];
