@@ -12,7 +12,7 @@ from pathlib import Path
 FLAG = re.compile(r"^\| `(--[a-z0-9-]+)", re.MULTILINE)
 ADDED = re.compile(r'flags\s*\.add\(\s*"([a-z-]+)"')
 OTHERS = {"apt", "apt-get", "awk", "cat", "cd", "conan", "cp", "cpack", "cut", "dpkg", "echo", "export", "g++", "git", "gzip", "head",
-          "ls", "mkdir", "nvcc", "nvidia-smi", "pip", "printf", "rm", "sed", "seq", "sudo", "tail", "tensorboard", "torchrun", "kill", "lscpu"}
+          "ls", "mkdir", "nvcc", "nvidia-smi", "pip", "printf", "rm", "sed", "seq", "srun", "sudo", "tail", "tensorboard", "torchrun", "kill", "lscpu"}
 
 
 class Commands:

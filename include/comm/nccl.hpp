@@ -13,6 +13,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -20,6 +21,7 @@
 #include <tessera/comm/nccl_rank.hpp>
 #include <tessera/comm/queued_core.hpp>
 #include <tessera/comm/rendezvous.hpp>
+#include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/function_ref.hpp>
 #include <tessera/fsdp/device/cuda.hpp>
 
@@ -41,9 +43,13 @@ class Nccl : public Backend<QueuedCore<NcclRank, DeviceType>, DeviceType> {
       : Nccl(std::make_unique<Core>(std::make_unique<NcclRank>(table, seat, options))) {}
 
   Nccl split(int color) { return Nccl(this->core().split(color)); }
-  /// See comm::shared_memory. Allocates with ncclMemAlloc and registers the memory, so that NCCL moves it without a
-  /// copy.
+  /// See comm::shared_memory. Allocates with ncclMemAlloc and registers the memory with this communicator. NCCL moves
+  /// data without a copy where the memory that it reads and the memory that it writes are both registered.
   std::shared_ptr<std::byte> shared_memory(std::int64_t bytes) { return this->core().erased().shared_memory(bytes); }
+  /// Registers another communicator's shared_memory with this one too. Returns its new owner.
+  std::shared_ptr<std::byte> register_memory(const std::shared_ptr<std::byte>& memory, std::int64_t bytes) {
+    return this->core().erased().register_memory(memory, bytes);
+  }
   /// Returns the value of scratch_bytes() for a job of `ranks` ranks, for the dry run.
   static std::int64_t scratch_bytes_for(int ranks) { return NcclRank::scratch_bytes_for(ranks); }
 
@@ -57,8 +63,9 @@ class Nccl : public Backend<QueuedCore<NcclRank, DeviceType>, DeviceType> {
   static int run(const nccl::Table& table, const Options& options, F f) {
     return run(table, torchrun_place(), options, std::move(f));
   }
-  /// The same for a rank at `place`, which another launcher started. Selects the device of its local rank. Throws
-  /// InputError if the machine has fewer devices than ranks.
+  /// The same for a rank at `place`, which another launcher started. Selects the device of its local rank and binds the
+  /// process to the cores near it; see device_index and bind_to_cores_near. Throws InputError, with the same message on
+  /// all ranks, if a rank has no device of its own, or its driver or NCCL is too old.
   template <class F>
   static int run(const nccl::Table& table, const JobPlace& place, const Options& options, F f) {
     return run_at(table, place, options, [&f](Nccl& communicator) { return run_rank(f, communicator); });
@@ -67,21 +74,33 @@ class Nccl : public Backend<QueuedCore<NcclRank, DeviceType>, DeviceType> {
  private:
   static int run_at(const nccl::Table& table, const JobPlace& place, const Options& options,
                     FunctionRef<int(Nccl&)> f) {
-    choose_device(place);
     nccl::Seat seat{.rank = place.rank, .size = place.size};
-    if (place.rank == 0) seat.id = nccl::make_id(table);
-    rendezvous_over_tcp({.rank = place.rank, .size = place.size, .deadline = options.deadline}, place.address,
-                        place.port, seat.id);
+    Meeting meeting{.rank = place.rank, .size = place.size, .deadline = options.deadline};
+    try {
+      nccl::require_version(table);
+      meeting.device = choose_device(place);
+      if (place.rank == 0) seat.id = nccl::make_id(table);
+    } catch (const InputError& problem) {
+      meeting.problem = problem.what();  // all ranks throw it
+    }
+    rendezvous_over_tcp(meeting, place.address, place.port, seat.id);
     Nccl communicator(table, seat, options);
     return f(communicator);
   }
 
-  /// Selects the device of the local rank, if this device type can be selected.
-  static void choose_device(const JobPlace& place) {
+  /// Selects the device of the local rank, if this device type can be selected, after binding the process near it.
+  /// Returns the device's identity.
+  static std::string choose_device(const JobPlace& place) {
+    std::string identity;
     if constexpr (requires { DeviceType::select(DeviceType::count()); }) {
-      require_devices(place, DeviceType::count());
-      DeviceType::select(place.local_rank);
+      const int device = device_index(place, DeviceType::count());
+      if constexpr (requires { DeviceType::uuid(device); }) {
+        bind_to_cores_near(DeviceType::bus_id(device));
+        identity = device_identity(DeviceType::uuid(device));
+      }
+      DeviceType::select(device);
     }
+    return identity;
   }
 
   explicit Nccl(std::unique_ptr<Core> core) : Backend<Core, DeviceType>(std::move(core)) {}

@@ -52,6 +52,7 @@ class NcclRank {
   }
   void wait_for(const AnyEvent& event);
   std::shared_ptr<std::byte> shared_memory(std::int64_t bytes);
+  std::shared_ptr<std::byte> register_memory(const std::shared_ptr<std::byte>& memory, std::int64_t bytes);
 
  private:
   NcclRank(std::shared_ptr<NcclLink> link, int rank, int size, const Options& options);

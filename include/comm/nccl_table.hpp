@@ -47,6 +47,7 @@ struct Call {
 
 struct Table {
   int (*version)();  ///< returns NCCL_VERSION_CODE of the loaded library
+  int least_version = 0;  ///< oldest version that has all functions of the table
   Result (*get_unique_id)(Id& id);
   Result (*init)(Comm& made, int size, const Id& id, int rank);
   /// NCCL may set `made` late: it is valid once async_error(comm) no longer reports in_progress.
@@ -71,6 +72,9 @@ struct Table {
 
 /// Returns the table of the NCCL library that this program is linked with (tessera::nccl).
 const Table& library();
+
+/// Throws InputError if the loaded library is older than the table needs.
+void require_version(const Table& table);
 
 /// One rank's place in an NCCL communicator. All ranks pass the same id, which one of them created with get_unique_id.
 struct Seat {

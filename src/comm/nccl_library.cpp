@@ -93,8 +93,8 @@ Result mem_free(void* data) {
 
 Table make_table() {
   return {
-    .version = version, .get_unique_id = get_unique_id, .init = init, .split = split,
-    .finalize = [](Comm comm) { return ours(ncclCommFinalize(comm)); },
+    .version = version, .least_version = NCCL_VERSION_CODE >= 21900 ? 21900 : 21800, .get_unique_id = get_unique_id,
+    .init = init, .split = split, .finalize = [](Comm comm) { return ours(ncclCommFinalize(comm)); },
     .destroy = [](Comm comm) { return ours(ncclCommDestroy(comm)); },
     .abort = [](Comm comm) { return ours(ncclCommAbort(comm)); }, .async_error = async_error,
     .error_string = [](Result result) { return ncclGetErrorString(static_cast<ncclResult_t>(result)); },

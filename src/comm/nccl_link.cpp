@@ -18,6 +18,13 @@ nccl::Id nccl::make_id(const nccl::Table& table) {
   return id;
 }
 
+void nccl::require_version(const Table& table) {
+  const auto text = [](int code) { return message(code / 10000, ".", code % 10000 / 100, ".", code % 100); };
+  const int found = table.version();
+  require<InputError>(found >= table.least_version, "NCCL ", text(found), " is loaded, and this program needs ",
+                      text(table.least_version), " or newer; install one, or name its folder in LD_LIBRARY_PATH");
+}
+
 NcclLink::NcclLink(const nccl::Table& table, const nccl::Seat& seat, Deadline deadline) : NcclLink(table, nullptr) {
   require_nccl_success(table_.init(comm_, seat.size, seat.id, seat.rank), "initialisation");
   settle("initialisation", deadline);

@@ -158,7 +158,11 @@ std::shared_ptr<std::byte> NcclRank::shared_memory(std::int64_t bytes) {
     queue_.move(zeros.get(), memory.get() + begin, std::min(most, bytes - begin));
   wait_for(queue_.record());
   queue_.synchronize();  // already complete; the call is for devices that check accesses
-  void* const registration = link_->register_memory(data, static_cast<std::size_t>(bytes));
+  return register_memory(memory, bytes);
+}
+
+std::shared_ptr<std::byte> NcclRank::register_memory(const std::shared_ptr<std::byte>& memory, std::int64_t bytes) {
+  void* const registration = link_->register_memory(memory.get(), static_cast<std::size_t>(bytes));
   return std::shared_ptr<std::byte>(
       memory.get(), [memory, link = link_, registration](std::byte*) { link->deregister_memory(registration); });
 }

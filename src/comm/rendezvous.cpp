@@ -4,10 +4,13 @@
 /// others.
 #include <tessera/comm/rendezvous.hpp>
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <random>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -34,32 +37,36 @@ using asio::ip::tcp;
 using boost::system::error_code;
 
 constexpr std::array<char, 16> rendezvous_mark = {'t', 'e', 's', 's', 'e', 'r', 'a', ' ',
-                                                  'm', 'e', 'e', 't', 's', ' ', '1', '\n'};
+                                                  'm', 'e', 'e', 't', 's', ' ', '2', '\n'};
 
-/// A message of a rendezvous: a rank's request, and rank 0's answer; rank 0's bytes follow the answer unless it is a
-/// refusal. It is sent without conversion: both sides must have the same byte order.
+/// A message of a rendezvous: a rank's request, which a Report follows, and rank 0's answer, which rank 0's bytes
+/// follow, or a Report if it is a refusal. It is sent without conversion: both sides must have the same byte order.
 struct Message {
   std::array<char, 16> mark = rendezvous_mark;
   std::int32_t rank = 0;
   std::int32_t size = 0;
   std::int64_t bytes = 0;
   std::uint64_t number = 0;  ///< random number drawn by the requesting rank; the answer repeats it
-  std::int64_t refused = 0;  ///< in an answer: 1 if another process has already connected as this rank
+  std::int64_t refused = 0;  ///< in an answer: 1 if the rank cannot join
 };
+
+/// A text that ends with a zero: a problem or a refusal, or else the identity of a rank's device.
+struct Report {
+  std::int64_t is_problem = 0;
+  std::array<char, 1016> text = {};
+};
+
+Report report_of(const std::string& problem, const std::string& device) {
+  Report report{.is_problem = problem.empty() ? 0 : 1};
+  (problem.empty() ? device : problem).copy(report.text.data(), report.text.size() - 1);
+  return report;
+}
 
 template <class T>
 asio::mutable_buffer buffer_of(T& value) {
   return asio::buffer(&value, sizeof value);
 }
 asio::mutable_buffer buffer_of(std::span<std::byte> bytes) { return asio::buffer(bytes.data(), bytes.size()); }
-
-/// Returns a list such as "rank 1, rank 3" of the ranks from 1 on whose flag in `came` is not set.
-std::string missing_ranks(const std::vector<bool>& came) {
-  std::string text;
-  for (std::size_t rank = 1; rank < came.size(); ++rank)
-    if (!came[rank]) text += (text.empty() ? "rank " : ", rank ") + std::to_string(rank);
-  return text;
-}
 
 Message request_message(const Meeting& meeting, std::span<std::byte> bytes, std::uint64_t number) {
   return {
@@ -83,8 +90,21 @@ void require_same_job(const Message& asked, const Message& answer, const std::st
   require<InputError>(answer.size == asked.size && answer.bytes == asked.bytes, "rendezvous at ", where, ": rank ",
                       asked.rank, " expects ", asked.size, " ranks and ", asked.bytes, " bytes, rank 0 ", answer.size,
                       " ranks and ", answer.bytes, " bytes; all ranks must be of the same job and program");
-  require<InputError>(answer.refused == 0, "rendezvous at ", where, ": somebody else is rank ", asked.rank,
-                      " already; every process needs a rank of its own");
+}
+
+/// Returns why ranks with these reports cannot be one job; empty if they can.
+std::string refusal_of(std::span<const Report> reports) {
+  std::string text;
+  std::map<std::string_view, std::size_t> user_of;  // the first rank with a device
+  for (std::size_t rank = 0; rank < reports.size(); ++rank) {
+    const std::string_view report = reports[rank].text.data();
+    if (reports[rank].is_problem != 0) return message("rank ", rank, ": ", report);
+    const auto [first, is_new] = user_of.try_emplace(report, rank);
+    if (!report.empty() && !is_new && text.empty())
+      text = message("rank ", first->second, " and rank ", rank, " use the same device, ", report,
+                     "; give every rank a GPU of its own (LOCAL_RANK, CUDA_VISIBLE_DEVICES)");
+  }
+  return text;
 }
 
 void ask(const Meeting& meeting, const std::string& address, int port, std::span<std::byte> bytes) {
@@ -97,6 +117,8 @@ void ask(const Meeting& meeting, const std::string& address, int port, std::span
                       "); see MASTER_ADDR");
   std::random_device random;
   Message question = request_message(meeting, bytes, std::uint64_t{random()} << 32 | random());
+  Report report = report_of(meeting.problem, meeting.device);
+  const std::array<asio::const_buffer, 2> request{buffer_of(question), buffer_of(report)};
   while (Clock::now() < deadline) {
     asio::io_context attempt;
     tcp::socket socket(attempt);
@@ -104,16 +126,19 @@ void ask(const Meeting& meeting, const std::string& address, int port, std::span
     Message answer;
     answer.mark = {};
     if (does([&](auto done) { asio::async_connect(socket, endpoints, done); }) &&
-        does([&](auto done) { asio::async_write(socket, buffer_of(question), done); }) &&
+        does([&](auto done) { asio::async_write(socket, request, done); }) &&
         does([&](auto done) { asio::async_read(socket, buffer_of(answer), done); })) {
       require_same_job(question, answer, where);
-      if (does([&](auto done) { asio::async_read(socket, buffer_of(bytes), done); })) return;
+      const asio::mutable_buffer rest = answer.refused != 0 ? buffer_of(report) : buffer_of(bytes);
+      const bool complete = does([&](auto done) { asio::async_read(socket, rest, done); });
+      require<InputError>(!complete || answer.refused == 0, report.text.data());
+      if (complete) return;
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(20));  // rank 0 may not be listening yet
   }
   throw InputError(message("rendezvous at ", where, ": rank ", meeting.rank, " got no answer from rank 0 within ",
                            in_seconds(meeting.deadline),
-                           "; does rank 0 run there, and may this machine connect to it?"));
+                           "; does rank 0 run there, may this machine connect to it, and have all ranks started?"));
 }
 
 tcp::acceptor listen_at(asio::io_context& io, int port) {
@@ -135,7 +160,7 @@ tcp::acceptor listen_at(asio::io_context& io, int port) {
   return acceptor;
 }
 
-/// Rank 0's side of a rendezvous.
+/// Rank 0's side of a rendezvous: answers all ranks once all have come, or the deadline has passed.
 class Host {
  public:
   Host(const Meeting& meeting, int port, std::span<std::byte> bytes)
@@ -143,14 +168,21 @@ class Host {
         port_(port),
         bytes_(bytes),
         acceptor_(listen_at(io_, port)),
-        came_(static_cast<std::size_t>(meeting.size)) {}
+        came_(static_cast<std::size_t>(meeting.size)),
+        reports_(came_.size()) {
+    reports_[0] = report_of(meeting.problem, meeting.device);
+  }
 
   void serve() {
     accept();
     io_.run_until(deadline_after(Clock::now(), meeting_.deadline));
-    require<InputError>(missing_ == 0, "rendezvous at port ", port_, ": ", missing_ranks(came_),
-                        " did not come within ", in_seconds(meeting_.deadline), "; is WORLD_SIZE ", meeting_.size,
-                        ", and do all ranks know this machine as MASTER_ADDR?");
+    const std::string refusal = missing_ == 0 ? refusal_of(reports_) : missing_ranks();
+    for (const Shared& guest : came_)
+      if (guest != nullptr) answer(guest, refusal);
+    io_.restart();
+    const Clock::time_point limit = Clock::now() + std::chrono::seconds(5);  // longer than answers take into sockets
+    while (in_flight_ > 0 && Clock::now() < limit) io_.run_one_until(limit);
+    require<InputError>(refusal.empty(), refusal);
   }
 
  private:
@@ -158,7 +190,7 @@ class Host {
   struct ConnectedPeer {
     tcp::socket socket;
     Message question, reply;
-    bool ours = false;
+    Report report = {};
   };
   using Shared = std::shared_ptr<ConnectedPeer>;
 
@@ -171,28 +203,47 @@ class Host {
     });
   }
   void read_request(const Shared& guest) {
-    asio::async_read(guest->socket, buffer_of(guest->question), [this, guest](const error_code& error, std::size_t) {
-      if (!error && guest->question.mark == rendezvous_mark) answer(guest);
+    const std::array<asio::mutable_buffer, 2> request{buffer_of(guest->question), buffer_of(guest->report)};
+    asio::async_read(guest->socket, request, [this, guest](const error_code& error, std::size_t) {
+      if (!error && guest->question.mark == rendezvous_mark) admit(guest);
     });
   }
-  void answer(const Shared& guest) {
+  void admit(const Shared& guest) {
     const Message& question = guest->question;
-    guest->reply = request_message(meeting_, bytes_, question.number);
-    const bool of_this_job = question.size == guest->reply.size && question.bytes == guest->reply.bytes &&
-                             question.rank > 0 && question.rank < meeting_.size;
-    const bool known = of_this_job && came_[static_cast<std::size_t>(question.rank)];
-    guest->reply.refused = known ? 1 : 0;
-    guest->ours = of_this_job && !known;
-    if (guest->ours) came_[static_cast<std::size_t>(question.rank)] = true;
-    const std::array<asio::const_buffer, 2> sent{buffer_of(guest->reply),
-                                                 guest->ours ? buffer_of(bytes_) : asio::mutable_buffer{}};
-    asio::async_write(guest->socket, sent, [this, guest](const error_code& error, std::size_t) {
-      if (!guest->ours) return;
-      if (error)
-        came_[static_cast<std::size_t>(guest->question.rank)] = false;  // the rank may request again
-      else if (--missing_ == 0)
-        io_.stop();
+    const bool of_this_job = question.size == meeting_.size &&
+                             question.bytes == static_cast<std::int64_t>(bytes_.size()) && question.rank > 0 &&
+                             question.rank < meeting_.size;
+    const auto rank = static_cast<std::size_t>(of_this_job ? question.rank : 0);
+    if (!of_this_job || came_[rank] != nullptr)
+      return answer(guest, message("rendezvous: somebody else is rank ", question.rank,
+                                   " already; every process needs a rank of its own"));
+    came_[rank] = guest;
+    reports_[rank] = guest->report;
+    if (--missing_ == 0) return io_.stop();
+    // Sends nothing more, so that a read ends when the connection does. The rank may come again.
+    guest->socket.async_wait(tcp::socket::wait_read, [this, guest, rank](const error_code&) {
+      if (missing_ == 0 || came_[rank] != guest) return;
+      came_[rank] = nullptr;
+      ++missing_;
     });
+  }
+  /// Sends the bytes, or the refusal if it is not empty.
+  void answer(const Shared& guest, const std::string& refusal) {
+    guest->report = report_of(refusal, {});
+    guest->reply = request_message(meeting_, bytes_, guest->question.number);
+    guest->reply.refused = guest->report.is_problem;
+    const std::array<asio::const_buffer, 2> sent{buffer_of(guest->reply),
+                                                 refusal.empty() ? buffer_of(bytes_) : buffer_of(guest->report)};
+    ++in_flight_;
+    asio::async_write(guest->socket, sent, [this, guest](const error_code&, std::size_t) { --in_flight_; });
+  }
+  /// Returns the refusal that lists the ranks that did not come.
+  std::string missing_ranks() const {
+    std::string text;
+    for (std::size_t rank = 1; rank < came_.size(); ++rank)
+      if (came_[rank] == nullptr) text += (text.empty() ? "rank " : ", rank ") + std::to_string(rank);
+    return message("rendezvous at port ", port_, ": ", text, " did not come within ", in_seconds(meeting_.deadline),
+                   "; is WORLD_SIZE ", meeting_.size, ", and do all ranks know this machine as MASTER_ADDR?");
   }
 
   Meeting meeting_;
@@ -200,22 +251,16 @@ class Host {
   std::span<std::byte> bytes_;
   asio::io_context io_;
   tcp::acceptor acceptor_;
-  std::vector<bool> came_;
+  std::vector<Shared> came_;     ///< by rank
+  std::vector<Report> reports_;  ///< by rank
   int missing_ = meeting_.size - 1;
+  int in_flight_ = 0;  ///< answers that are being sent
 };
 
 }  // namespace
 
-void require_devices(const JobPlace& place, int devices) {
-  require<InputError>(
-      place.local_size <= devices, "rank ", place.rank, ": ", place.local_size,
-      " ranks run on this machine, which has ", devices,
-      " devices; NCCL wants one for each: start fewer ranks, or compile a stack on comm::Threads<device::Cuda>, whose "
-      "ranks share one");
-}
-
 void rendezvous_over_tcp(const Meeting& meeting, const std::string& address, int port, std::span<std::byte> bytes) {
-  if (meeting.size == 1) return;
+  if (meeting.size == 1) return require<InputError>(meeting.problem.empty(), meeting.problem);
   if (meeting.rank == 0)
     Host(meeting, port, bytes).serve();
   else

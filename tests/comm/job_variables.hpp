@@ -35,6 +35,8 @@ class JobVariables {
                                           "MASTER_ADDR",
                                           "MASTER_PORT",
                                           "TORCHELASTIC_USE_AGENT_STORE",
+                                          "CUDA_VISIBLE_DEVICES",
+                                          "SLURM_GPUS_PER_TASK",
                                           "OMPI_COMM_WORLD_SIZE",
                                           "OMPI_COMM_WORLD_RANK",
                                           "OMPI_COMM_WORLD_LOCAL_SIZE",

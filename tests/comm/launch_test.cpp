@@ -1,12 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tessera/comm/launch/launch.hpp>
 
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
 #include <map>
 #include <string>
+#include <thread>
+#include <utility>
+
+#include <unistd.h>
 
 #include <gtest/gtest.h>
 
 #include <tessera/comm/rendezvous.hpp>
+#include <tessera/fsdp/device/cpu.hpp>
 
 #include "job_variables.hpp"
 #include "support/temporary_folder.hpp"
@@ -123,6 +131,36 @@ TEST(RequireOneProcess, ErrorListsTheVariablesAndTheRemedy) {
       "alone; start them with mpirun, or with srun --mpi=pmix, or unset PMI_SIZE, SLURM_STEP_NUM_TASKS, PMI_RANK if "
       "that is what they are");
   EXPECT_INPUT_ERROR(torchrun_place(), "a rank of NCCL alone in each of srun's 4 processes");
+}
+
+TEST(BindToCoresNear, BindsAnUnboundProcessToTheCoresOfTheDevicesNode) {
+  const std::string all = device::affinity_mask();
+  const auto cores = std::ranges::count(all, '1');
+  if (cores < 2 || cores < sysconf(_SC_NPROCESSORS_ONLN)) GTEST_SKIP() << "needs two cores, and all of the machine's";
+  const auto first = all.find('1'), last = all.rfind('1');
+  const std::string only_last = std::string(last, '0') + "1", from_first = std::to_string(first);
+  const test::TemporaryFolder sys;
+  const std::filesystem::path device = sys.path() / "bus/pci/devices/0000:1b:00.0";
+  const auto binds = [&] { return bind_to_cores_near("0000:1b:00.0", sys.path()); };
+  /// Returns the mask of a thread that binds itself by such files; an empty text counts as no file.
+  const auto bound = [&](const std::string& node, const std::string& list, bool expected) {
+    std::filesystem::remove_all(device);
+    if (!node.empty()) sys.write("bus/pci/devices/0000:1b:00.0/numa_node", node + "\n");
+    if (!list.empty()) sys.write("bus/pci/devices/0000:1b:00.0/local_cpulist", list + "\n");
+    std::string mask;
+    std::jthread([&] {
+      EXPECT_EQ(binds(), expected) << node << ", " << list;
+      mask = device::affinity_mask();
+      EXPECT_EQ(binds(), expected && mask == all) << "a bound process stays as it is";
+    }).join();
+    return mask;
+  };
+  EXPECT_EQ(bound("1", std::to_string(last), true), only_last);
+  EXPECT_EQ(bound("0", from_first + "-" + std::to_string(last), true), all);
+  EXPECT_EQ(bound("0", std::to_string(last) + "," + std::to_string(last) + "-1100", true), only_last);
+  for (const auto& [node, list] : {std::pair{"-1", "0"}, {"", "0"}, {"0", ""}, {"0", "near"}, {"0", "0-x"}})
+    EXPECT_EQ(bound(node, list, false), all) << node << ", " << list;
+  EXPECT_FALSE(bind_to_cores_near("0000:1c:00.0", sys.path()));
 }
 
 }  // namespace

@@ -372,7 +372,12 @@ TEST_F(NcclLaunch, SelectsTheDeviceOfItsLocalRank) {
     Nccl<TwoDevices>::run(Doubled::table(), place_of(hosts.rank(), 2, port), {},
                           [](auto& c) { EXPECT_EQ(TwoDevices::chosen, c.rank()); });
   });
-  EXPECT_THROW(Nccl<TwoDevices>::run(Doubled::table(), place_of(0, 3, port), {}, [](auto&) {}), InputError);
+  Threads<>::run(3, {}, [&](auto& hosts) {
+    const JobPlace place = place_of(hosts.rank(), 3, port);
+    test::expect_parts(
+        test::error_of<InputError>([&] { Nccl<TwoDevices>::run(Doubled::table(), place, {}, [](auto&) {}); }),
+        {"rank 0: 3 ranks run on this machine, which has 2 devices"});
+  });
 }
 
 using test::expect_parts;

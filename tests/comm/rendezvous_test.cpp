@@ -2,6 +2,7 @@
 #include <tessera/comm/rendezvous.hpp>
 
 #include <algorithm>
+#include <csignal>
 #include <map>
 #include <string>
 #include <thread>
@@ -83,11 +84,21 @@ TEST(TorchrunPlace, RefusesMalformedOrContradictoryVariables) {
   expect_parts(refusal("LOCAL_WORLD_SIZE", "9"), {"LOCAL_WORLD_SIZE 9, WORLD_SIZE 8"});
 }
 
-TEST(RequireDevices, NeedsOneDevicePerLocalRank) {
-  EXPECT_NO_THROW(require_devices({.rank = 5, .size = 8, .local_rank = 1, .local_size = 4}, 4));
-  expect_parts(
-      test::error_of<InputError>([] { require_devices({.rank = 5, .size = 8, .local_rank = 1, .local_size = 4}, 2); }),
-      {"rank 5: 4 ranks run on this machine, which has 2 devices"});
+TEST(DeviceIndex, IsTheLocalRankUnlessTheLauncherShowsOneDevice) {
+  const JobPlace place{.rank = 5, .size = 8, .local_rank = 1, .local_size = 4};
+  const auto refusal = [&](int devices) { return test::error_of<InputError>([&] { device_index(place, devices); }); };
+  {
+    const JobVariables none({});
+    EXPECT_EQ(device_index(place, 4), 1);
+    for (int devices : {1, 2})
+      expect_parts(refusal(devices), {"4 ranks run on this machine, which has ", std::to_string(devices)});
+  }
+  for (const char* name : {"CUDA_VISIBLE_DEVICES", "SLURM_GPUS_PER_TASK"}) {
+    const JobVariables shown(Variables{{name, "1"}});
+    EXPECT_EQ(device_index(place, 1), 0);
+    EXPECT_EQ(device_index(place, 4), 1);
+    expect_parts(refusal(2), {"4 ranks run on this machine, which has 2 devices"});
+  }
 }
 
 /// Connects to rank 0 as an unrelated client that does not know the protocol. Returns -1 if rank 0 does not listen yet.
@@ -152,7 +163,49 @@ TEST(RendezvousOverTcp, ReportsRanksThatDoNotArrive) {
   const std::vector<std::string> refusals =
       meet(OverTcp(), {{.rank = 0, .size = 4, .deadline = milliseconds(300)}, {.rank = 2, .size = 4}});
   expect_parts(refusals[0], {"rank 1, rank 3 did not come within 0.300 s"});
-  EXPECT_EQ(refusals[1], "");
+  EXPECT_EQ(refusals[1], refusals[0]);
+}
+
+TEST(RendezvousOverTcp, ReportsAProblemOfOneRankOnAllRanks) {
+  const auto refusals_of = [](int rank, auto change) {
+    std::vector<Meeting> meetings = all_of(4);
+    for (Meeting& meeting : meetings) meeting.device = "GPU-" + std::to_string(meeting.rank);
+    change(meetings[static_cast<std::size_t>(rank)]);
+    return meet(OverTcp(), meetings);
+  };
+  for (int rank : {0, 2}) {
+    EXPECT_EQ(refusals_of(rank, [](Meeting& of) { of.problem = "no device"; }),
+              std::vector<std::string>(4, "rank " + std::to_string(rank) + ": no device"));
+    const std::string pair = rank == 0 ? "rank 0 and rank 1" : "rank 1 and rank 2";
+    for (const std::string& refusal : refusals_of(rank, [](Meeting& of) { of.device = "GPU-1"; }))
+      EXPECT_EQ(refusal.find(pair + " use the same device, GPU-1; give every rank"), 0u) << refusal;
+    EXPECT_EQ(refusals_of(rank, [](Meeting& of) { of.device = ""; }), std::vector<std::string>(4));
+  }
+  const std::string longer(2000, 'x');  // than a report has room for
+  EXPECT_EQ(refusals_of(1, [&](Meeting& of) { of.problem = longer; })[3], ("rank 1: " + longer).substr(0, 1015));
+  EXPECT_EQ(test::error_of<InputError>([] {
+              Bytes bytes(1);
+              rendezvous_over_tcp({.problem = "no device"}, "", 0, bytes);
+            }),
+            "no device");
+}
+
+TEST(RendezvousOverTcp, AcceptsARankAgainWhoseConnectionEnded) {
+  const OverTcp over;
+  std::vector<std::string> refusals;
+  std::jthread rank_0([&] { refusals = meet(over, {{.rank = 0, .size = 3}}); });
+  const pid_t killed = fork();
+  if (killed == 0) {
+    Bytes bytes(128);
+    test::error_of<InputError>([&] { over({.rank = 1, .size = 3}, bytes); });
+    _exit(0);
+  }
+  std::this_thread::sleep_for(milliseconds(200));  // it waits for rank 2 by now
+  kill(killed, SIGKILL);
+  waitpid(killed, nullptr, 0);
+  EXPECT_EQ(meet(over, {{.rank = 1, .size = 3}, {.rank = 2, .size = 3}}), std::vector<std::string>(2));
+  rank_0.join();
+  EXPECT_EQ(refusals[0], "");
 }
 
 TEST(RendezvousOverTcp, TimesOutIfRankZeroDoesNotAnswer) {

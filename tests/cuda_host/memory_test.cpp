@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Devices and memory: the calls of memory.cpp to CUDA's runtime.
+#include <set>
 #include <vector>
 
 #include "on_doubles.hpp"
@@ -41,6 +42,12 @@ TEST_F(CudaHost_memory, StickyErrorsFailTheNextCall) {
   EXPECT_THROW(Cuda::allocate(100), Error);
   Cuda::deallocate(data, 100);  // destructors call it, so it must not throw
   machine().reset(2);
+}
+
+TEST_F(CudaHost_memory, DevicesHaveUuidsAndPciAddresses) {
+  EXPECT_EQ(Cuda::uuid(1), "GPU-00112233-4455-6677-8899-aabbccddee01");
+  EXPECT_EQ(Cuda::bus_id(1), "0000:1c:00.0");
+  EXPECT_EQ(machine().contexts(), std::set<int>()) << "a context takes memory";
 }
 
 TEST_F(CudaHost_memory, ErrorsOfTheDriverAreReportedInWords) {

@@ -288,6 +288,7 @@ TEST_F(CudaHost_nccl_launch, ARankUsesOnlyItsOwnDevice) {
     EXPECT_GT(Cuda::free_bytes(), 0);
   });
   EXPECT_EQ(machine().contexts(), std::set<int>{3});
+  EXPECT_EQ(machine().calls()["cudaDeviceGetPCIBusId"], 1) << "near which the rank is bound";
 }
 
 TEST_F(CudaHost_nccl_launch, AnUnusableDeviceIsReportedBeforeTheRendezvous) {

@@ -109,6 +109,48 @@ TEST_F(CudaHost_sharded, RunsPassesOnAStreamOfTheHostProgramAndAsAGraph) {
   }
 }
 
+/// Runs a step. Returns the numbers of calls of NCCL that have any registered buffer; all of `units` divide evenly.
+template <class Sharding>
+std::map<std::string, int> registered_calls(int ranks, const Sharding& sharding, const LendMemory& lend = nullptr) {
+  const std::vector<Unit> even{{.name = "a", .parameters = {{.name = "a", .shape = {8, 8}}}},
+                               {.name = "b", .parameters = {{.name = "b", .shape = {16}}}}};
+  machine().reset(ranks);
+  run_ranks(ranks, {}, [&](comm::Nccl<>& communicator) {
+    Sharded<Stack<Sharding, comm::Nccl<>, Fp32>> sharded(communicator, even, sharding, {.lend = lend});
+    sharded.initialize(1);
+    auto pass = sharded.train();
+    walk(pass, [&](const float* from, float* to, std::size_t bytes) {
+      cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, native(sharded.stream()));
+    });
+    sharded.step(0, {.lr = 0.01});
+    sharded.module().synchronize();
+  });
+  std::map<std::string, int> found;
+  for (const auto& [name, calls] : machine().calls())
+    if (name.find("registered") != std::string::npos && name.find("with 0") == std::string::npos) found[name] = calls;
+  return found;
+}
+
+/// NCCL moves data without a copy only if both buffers are registered, and with that communicator.
+TEST_F(CudaHost_sharded, BothBuffersOfEveryCollectiveAreRegistered) {
+  using Calls = std::map<std::string, int>;
+  const std::string world = "calls of world with 2 registered buffers",
+                    across = "calls of split 0 with 2 registered buffers",
+                    shard = "calls of split 1 with 2 registered buffers";
+  const int gathers = 3, sums = 2;  // of each rank: backward keeps the last unit of forward
+  EXPECT_EQ(registered_calls(1, FullyShard<>{}), Calls{});
+  EXPECT_EQ(registered_calls(2, FullyShard<>{}), (Calls{{world, 2 * (gathers + sums)}}));
+  EXPECT_EQ(registered_calls(4, HybridShard<FullyShard<>>{.group = 2}),
+            (Calls{{across, 4 * 2}, {shard, 4 * (gathers + sums)}}));
+  EXPECT_EQ(registered_calls(4, HybridShard<FullyShard<>, OptimizerAcross::sharded>{.group = 2}),
+            (Calls{{across, 4 * (2 + 2)}, {shard, 4 * (gathers + sums)}}));
+  const auto lend = [](device::MemoryKind, std::int64_t bytes) {
+    return std::shared_ptr<std::byte>(Cuda::allocate(bytes),
+                                      [bytes](std::byte* data) { Cuda::deallocate(data, bytes); });
+  };
+  EXPECT_EQ(registered_calls(2, FullyShard<>{}, lend), Calls{}) << "the memory is the host program's";
+}
+
 /// Calls f(sharded) on one GPU. If main weights are separate copies, `frozen` parameters have none.
 template <class Precision, class F>
 void on_a_gpu(const std::vector<Unit>& of, F f, const std::vector<std::string>& frozen = {}) {

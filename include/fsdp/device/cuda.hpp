@@ -76,6 +76,12 @@ struct Cuda {
   /// Returns a description of the calling thread's device, such as "NVIDIA H200, sm_90". On another kind of device, the
   /// last bits of results may differ. Throws InputError if there is no usable device.
   static std::string kind();
+  /// Return a device's UUID as nvidia-smi prints it, and its address on the PCI bus, such as "0000:1b:00.0". Create no
+  /// context. Throw an Error if there is no such device.
+  /// @{
+  static std::string uuid(int index);
+  static std::string bus_id(int index);
+  /// @}
 
   /// Allocates zeroed memory, aligned to 256 bytes, on the calling thread's device. Throws MemoryError, which reports
   /// the free bytes.

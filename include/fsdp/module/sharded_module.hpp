@@ -161,12 +161,18 @@ class ModuleMemory : public ModuleState {
     return checked_multiply(elements, static_cast<std::int64_t>(sizeof(T)));
   }
   /// Allocates a block. Blocks that collectives of other ranks read (gathered weights, reduced gradients) are allocated
-  /// in the communicator's shared memory. Other blocks are not, since ordinary memory may have larger pages.
+  /// in the communicator's shared memory. Other blocks are not, since ordinary memory may have larger pages. A backend
+  /// that registers memory needs both sides of a collective: it gets all blocks of the collectives on `axes`, unless
+  /// the host program lends memory.
   template <class T>
-  T* keep(Kind kind, std::int64_t elements, bool read_by_peers);
+  T* keep(Kind kind, std::int64_t elements, bool read_by_peers, const std::vector<Comm*>& axes = {});
   void list_shards(const Group& group, int index);
+  static void add_axis(std::vector<Comm*>& axes, Comm* axis) {
+    if (GroupAxes<Comm>::size(axis) > 1 && std::ranges::find(axes, axis) == axes.end()) axes.push_back(axis);
+  }
 
   StackMesh<Types> mesh_;
+  std::vector<Comm*> gathers_on_, reduces_on_;  ///< communicators that move weights, and gradients
   device::Ledger ledger_, offload_ledger_;
   typename Device::Arena arena_;
   typename Device::Stream stream_;
@@ -229,6 +235,12 @@ void ModuleMemory<Types>::collect_groups(const StrategyCalls& strategy) {
     const GroupAxes<Comm>& on = axes.emplace_back(mesh_.axes_of(facts_of(group, facts, sharded), facts, problem()));
     shards.push_back(GroupAxes<Comm>::size(on.shard));
     keepers.push_back(on.keep == nullptr ? 0 : on.keep->size());
+    add_axis(gathers_on_, on.shard);
+    add_axis(gathers_on_, on.keep);
+    if (Group::optimizer_sharded_across) add_axis(gathers_on_, on.across);
+    // Sums that are not the backend's own go through its staging memory.
+    if (std::is_same_v<typename Group::Wire, float> && facts.pieces == 0) add_axis(reduces_on_, on.reduce);
+    add_axis(reduces_on_, on.across);
   }
   const std::vector<buffer::TensorGroup> specs = specs_of(plan().grouped(), settings().step_work, facts.sums_in_order());
   auto layouts = strategy.build_layouts(specs, shards);
@@ -260,9 +272,10 @@ void ModuleMemory<Types>::allocate() {
   } else if constexpr (!Group::one_copy) {
     main = keep<Main>(Kind::weights, all.main, false);
   }
-  Compute* const model = keep<Compute>(Kind::weights, all.model, true);
-  Accumulate* const gradient = trains ? keep<Accumulate>(Kind::gradients, all.gradient, reduces_across) : nullptr;
-  Compute* const kept = trains && all.kept > 0 ? keep<Compute>(Kind::weights, all.kept, true) : nullptr;
+  Compute* const model = keep<Compute>(Kind::weights, all.model, true, gathers_on_);
+  Accumulate* const gradient =
+      trains ? keep<Accumulate>(Kind::gradients, all.gradient, reduces_across, reduces_on_) : nullptr;
+  Compute* const kept = trains && all.kept > 0 ? keep<Compute>(Kind::weights, all.kept, true, gathers_on_) : nullptr;
   const auto part = []<class T>(T* block, std::int64_t at) { return block == nullptr ? nullptr : block + at; };
   Sizes at;
   int index = 0;
@@ -276,7 +289,9 @@ void ModuleMemory<Types>::allocate() {
   const auto make_slots = [&]<class T>(std::vector<Slot<T, Device>>& slots, const std::vector<std::int64_t>& sizes,
                                        Kind kind) {
     for (const std::int64_t size : sizes) {
-      slots.push_back({size == 0 ? nullptr : keep<T>(kind, size, kind == Kind::gradients), size});
+      const bool gradients = kind == Kind::gradients;
+      T* const data = size == 0 ? nullptr : keep<T>(kind, size, gradients, gradients ? reduces_on_ : gathers_on_);
+      slots.push_back({data, size});
       slots.back().close();
     }
   };
@@ -305,9 +320,16 @@ void ModuleMemory<Types>::list_shards(const Group& group, int index) {
 
 template <class Types>
 template <class T>
-T* ModuleMemory<Types>::keep(Kind kind, std::int64_t elements, bool read_by_peers) {
+T* ModuleMemory<Types>::keep(Kind kind, std::int64_t elements, bool read_by_peers, const std::vector<Comm*>& axes) {
   const std::int64_t bytes = bytes_of<T>(elements);
-  std::shared_ptr<std::byte> memory = read_by_peers ? comm::shared_memory(mesh_.world(), bytes) : nullptr;
+  std::shared_ptr<std::byte> memory;
+  if constexpr (requires(Comm & axis) { axis.register_memory(memory, bytes); }) {
+    if (!settings().lend)
+      for (Comm* const axis : axes)
+        memory = memory == nullptr ? comm::shared_memory(*axis, bytes) : axis->register_memory(memory, bytes);
+  } else if (read_by_peers) {
+    memory = comm::shared_memory(mesh_.world(), bytes);
+  }
   blocks_.push_back(Block(ledger_, kind, bytes, memory == nullptr ? lent(kind, bytes) : memory));
   return reinterpret_cast<T*>(blocks_.back().data());
 }

@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The part of tessera/comm/rendezvous.hpp that reads torchrun's environment variables.
+/// The part of tessera/comm/rendezvous.hpp that reads the launcher's environment variables and binds the process.
 #include <tessera/comm/rendezvous.hpp>
 
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
 #include <optional>
 #include <string_view>
 
@@ -10,7 +15,9 @@
 #include <tessera/fsdp/core/environment.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/terminal_text.hpp>
+#include <tessera/fsdp/device/cpu.hpp>
 
+#include "../../fsdp/core/control_groups.hpp"
 #include "../../fsdp/core/strings.hpp"
 
 namespace fsdp::comm {
@@ -57,6 +64,37 @@ JobPlace torchrun_place() {
   place.port = number("MASTER_PORT", required("MASTER_PORT"), 1, 65534);
   if (environment("TORCHELASTIC_USE_AGENT_STORE") == "True") ++place.port;
   return place;
+}
+
+int device_index(const JobPlace& place, int devices) {
+  const bool shown_one =
+      devices == 1 && !(environment("CUDA_VISIBLE_DEVICES").empty() && environment("SLURM_GPUS_PER_TASK").empty());
+  require<InputError>(
+      shown_one || place.local_size <= devices, place.local_size, " ranks run on this machine, which has ", devices,
+      " devices; NCCL wants one for each: start fewer ranks, or compile a stack on comm::Threads<device::Cuda>, whose "
+      "ranks share one");
+  return shown_one ? 0 : place.local_rank;
+}
+
+std::string device_identity(const std::string& uuid) {
+  const std::string_view host = environment("NCCL_HOSTID");
+  return message(uuid, host.empty() ? "" : " of NCCL_HOSTID ", host);
+}
+
+bool bind_to_cores_near(const std::string& bus_id, const std::filesystem::path& sys) {
+  const std::filesystem::path device = sys / "bus/pci/devices" / bus_id;
+  if (fsdp::number_in(device / "numa_node").value_or(-1) < 0) return false;
+  if (std::ranges::count(device::affinity_mask(), '1') < ::sysconf(_SC_NPROCESSORS_ONLN)) return false;
+  cpu_set_t near;
+  CPU_ZERO(&near);
+  std::ifstream list(device / "local_cpulist");  // such as "0-15,64-79"
+  for (int first = 0; list >> first;) {
+    int last = first;
+    if (list.peek() == '-' && !(list.ignore() >> last)) return false;
+    for (int core = first; core <= last && core < CPU_SETSIZE; ++core) CPU_SET(core, &near);
+    list.ignore();
+  }
+  return CPU_COUNT(&near) > 0 && ::sched_setaffinity(0, sizeof near, &near) == 0;
 }
 
 }  // namespace fsdp::comm

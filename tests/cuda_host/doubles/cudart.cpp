@@ -7,6 +7,7 @@
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
 
 #include <tessera/fsdp/core/error.hpp>
@@ -49,7 +50,7 @@ extern "C" {
 
 cudaError_t cudaDriverGetVersion(int* version) {
   BEGIN(false);
-  *version = CUDART_VERSION;
+  *version = machine().driver_version;
   return cudaSuccess;
 }
 cudaError_t cudaRuntimeGetVersion(int* version) {
@@ -59,6 +60,7 @@ cudaError_t cudaRuntimeGetVersion(int* version) {
 }
 cudaError_t cudaGetDeviceCount(int* count) {
   BEGIN(false);
+  if (machine().driver_version / 1000 < CUDART_VERSION / 1000) return Machine::leave(cudaErrorInsufficientDriver);
   *count = machine().gpus();
   return Machine::leave(*count > 0 ? cudaSuccess : cudaErrorNoDevice);
 }
@@ -69,11 +71,18 @@ cudaError_t cudaSetDevice(int device) {
   BEGIN(true);
   return cudaSuccess;
 }
-cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   BEGIN(false);
   *properties = {};
   std::strcpy(properties->name, "a double");
   properties->major = 9;
+  for (int byte = 0; byte < 15; ++byte) properties->uuid.bytes[byte] = static_cast<char>(0x11 * byte);
+  properties->uuid.bytes[15] = static_cast<char>(machine().first_gpu + device);
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceGetPCIBusId(char* address, int, int device) {
+  BEGIN(false);
+  std::snprintf(address, 13, "0000:%02X:00.0", 0x1b + machine().first_gpu + device);
   return cudaSuccess;
 }
 cudaError_t cudaMemGetInfo(std::size_t* unused, std::size_t* all) {

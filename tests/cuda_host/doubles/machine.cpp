@@ -126,6 +126,8 @@ void Machine::reset(int gpus) {
   ++generation_;
   patience = std::chrono::milliseconds(3000);
   device_bytes = std::size_t{1} << 31;
+  first_gpu = 0;
+  driver_version = CUDART_VERSION;
   problems_.clear();
   contexts_.clear();
   broken_.clear();

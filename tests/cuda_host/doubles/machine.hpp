@@ -83,6 +83,8 @@ class Machine {
   void (*tell)(const std::string& problem) = nullptr;  ///< called at once, for programs that do not query problems
   std::chrono::milliseconds patience{3000};
   std::size_t device_bytes = std::size_t{1} << 31;
+  int first_gpu = 0;                    ///< number of the machine's GPU that this process sees as device 0
+  int driver_version = CUDART_VERSION;  ///< newest CUDA version that the driver supports
   /// The nth call of this function from now on does nothing and returns `error`; functions of other libraries return
   /// their own error code.
   void fail(const std::string& function, cudaError_t error, int nth = 1);

@@ -11,6 +11,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <deque>
@@ -57,6 +58,7 @@ struct Asked {
 struct Member {
   std::shared_ptr<NcclWorld> world;
   std::string name;  ///< name of the world
+  std::string axis;  ///< "world", or the split of it that made this communicator
   int rank = 0;
   int device = 0;
   std::vector<Asked> asked;   ///< groups that the host has not launched yet
@@ -64,9 +66,9 @@ struct Member {
   std::atomic<std::int64_t> executed = 0;
   std::int64_t splits = 0;
   ncclComm_t* split_result = nullptr;
-  int running = 0;        ///< kernels that are queued or running
-  int persistent = 0;     ///< graphs that contain collectives of this communicator
-  int registrations = 0;  ///< registered buffers
+  int running = 0;     ///< kernels that are queued or running
+  int persistent = 0;  ///< graphs that contain collectives of this communicator
+  std::multimap<const std::byte*, std::size_t> registered = {};  ///< buffers by their begin
   bool finalized = false;
   std::atomic<bool> aborted = false;
 };
@@ -78,6 +80,7 @@ struct Library {
   std::map<int, ncclResult_t> failures;
   std::map<int, std::chrono::milliseconds> delays;
   bool tells_of_aborts = true;
+  int version = NCCL_VERSION_CODE;
 };
 Library& library() {
   static auto* const library = new Library;
@@ -88,10 +91,11 @@ Member& member_of(ncclComm_t comm) { return *library().members.at(comm); }
 thread_local int depth = 0;
 thread_local std::map<ncclComm_t, Asked> open_calls;
 
-ncclComm_t enter(const std::string& name, int size, int rank) {
+ncclComm_t enter(const std::string& name, const std::string& axis, int size, int rank) {
   const auto made = std::make_shared<Member>();
   made->world = NcclWorld::open(library().folder, name, size);
   made->name = name;
+  made->axis = axis;
   made->rank = rank;
   made->device = machine().device();
   made->world->join();
@@ -191,6 +195,15 @@ ncclResult_t add(ncclComm_t comm, const Call& call, cudaStream_t stream) {
     machine().problem(message("NCCL: rank ", member.rank, ", ", words(call), ": ", refusal));
     return ncclInvalidArgument;
   }
+  if (call.from != nullptr && call.to != nullptr) {
+    const auto is_registered = [&](const std::byte* data) {
+      return std::ranges::any_of(member.registered, [&](const auto& buffer) {
+        return data >= buffer.first && data + bytes <= buffer.first + buffer.second;
+      });
+    };
+    const int sides = (is_registered(call.from) ? 1 : 0) + (is_registered(call.to) ? 1 : 0);
+    machine().enter(message("calls of ", member.axis, " with ", sides, " registered buffers").c_str(), false);
+  }
   open_calls[comm].calls.push_back(call);
   open_calls[comm].stream = stream;
   return ncclSuccess;
@@ -238,7 +251,7 @@ void advance_split(Member& member) {
   const auto part = member.world->part_of(member.rank, member.splits);
   if (!part) return;
   const std::string name = message(member.name, ".", member.splits, ".", part->color);
-  *std::exchange(member.split_result, nullptr) = enter(name, part->size, part->rank);
+  *std::exchange(member.split_result, nullptr) = enter(name, message("split ", member.splits), part->size, part->rank);
   ++member.splits;
 }
 
@@ -253,7 +266,7 @@ void leave(ncclComm_t comm, const char* call, bool aborts) {
   }
   drain(*member, call);
   lock.lock();
-  machine().hold("registrations", -member->registrations);
+  machine().hold("registrations", -static_cast<int>(member->registered.size()));
   library().members.erase(comm);
   machine().hold("communicators", -1);
 }
@@ -272,6 +285,10 @@ void fsdp::testing::cuda_host::slow_nccl(int rank, std::chrono::milliseconds by)
   const std::lock_guard lock(machine().mutex);
   library().delays[rank] = by;
 }
+void fsdp::testing::cuda_host::set_nccl_version(int version) {
+  const std::lock_guard lock(machine().mutex);
+  library().version = version;
+}
 void fsdp::testing::cuda_host::share_nccl(const std::string& folder) {
   const std::lock_guard lock(machine().mutex);
   library().folder = folder;
@@ -280,7 +297,8 @@ void fsdp::testing::cuda_host::share_nccl(const std::string& folder) {
 extern "C" {
 
 ncclResult_t ncclGetVersion(int* version) {
-  *version = NCCL_VERSION_CODE;
+  const std::lock_guard lock(machine().mutex);
+  *version = library().version;
   return ncclSuccess;
 }
 const char* ncclGetErrorString(ncclResult_t result) {
@@ -301,7 +319,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int size, ncclUniqueId id,
   if (config == nullptr || config->blocking != 0) machine().problem("NCCL: a communicator that blocks");
   BEGIN();
   const std::lock_guard lock(machine().mutex);
-  *comm = enter(id.internal, size, rank);
+  *comm = enter(id.internal, "world", size, rank);
   return ncclInProgress;
 }
 
@@ -428,14 +446,17 @@ ncclResult_t ncclCommRegister(const ncclComm_t comm, void* data, std::size_t byt
   if (library().members.count(comm) == 0) return ncclInvalidArgument;
   if (!machine().is_allocated(data, bytes)) return ncclInvalidArgument;
   *handle = data;
-  ++member_of(comm).registrations;
+  member_of(comm).registered.emplace(static_cast<const std::byte*>(data), bytes);
   machine().hold("registrations", 1);
   return ncclSuccess;
 }
-ncclResult_t ncclCommDeregister(const ncclComm_t comm, void*) {
+ncclResult_t ncclCommDeregister(const ncclComm_t comm, void* handle) {
   const std::lock_guard lock(machine().mutex);
   if (library().members.count(comm) == 0) return ncclInvalidArgument;
-  --member_of(comm).registrations;
+  auto& registered = member_of(comm).registered;
+  const auto found = registered.find(static_cast<const std::byte*>(handle));
+  if (found == registered.end()) return ncclInvalidArgument;
+  registered.erase(found);
   machine().hold("registrations", -1);
   return ncclSuccess;
 }

@@ -17,6 +17,8 @@ void fail_nccl(int rank, ncclResult_t result);
 void tell_of_nccl_aborts(bool tell);
 /// From now on, the kernels of a rank take longer by `by`, after all ranks have sent their data.
 void slow_nccl(int rank, std::chrono::milliseconds by);
+/// From now on, the loaded library is of this version, as NCCL_VERSION_CODE is.
+void set_nccl_version(int version);
 /// From now on, communicators are files in that folder, so that their ranks may be other processes.
 void share_nccl(const std::string& folder);
 

@@ -27,10 +27,24 @@ def test_without_a_launcher_there_is_one_rank(program):
                     env=os.environ | {"OMPI_COMM_WORLD_SIZE": "2"}, lines=None)
 
 
+@pytest.mark.parametrize("planted", [
+    "0:CUDA_VISIBLE_DEVICES=0 1:CUDA_VISIBLE_DEVICES=1",  # as by Slurm's --gpus-per-task
+    "CUDA_VISIBLE_DEVICES=0 0:NCCL_HOSTID=a 1:NCCL_HOSTID=b"])  # on purpose: for NCCL they are two hosts
+def test_each_rank_may_see_one_device(program, planted):
+    on_ranks(program, 2, FLAGS, ONE, planted=planted.split())
+
+
 @pytest.mark.parametrize("planted, flags, statuses, patterns", [
-    ("TESSERA_DOUBLE_GPUS=1", ONE, [2, 2],
-     ["rank 0: 2 ranks run on this machine, which has 1 devices", "rank 1: 2 ranks"]),
-    ("TESSERA_DOUBLE_GPUS=0", ONE, [2, 2], ["no device: CUDA's driver sees no GPU"]),
+    # What one rank finds is what every rank reports.
+    ("TESSERA_DOUBLE_GPUS=1", ONE, [2, 2], ["rank 0: 2 ranks run on this machine, which has 1 devices"]),
+    ("1:TESSERA_DOUBLE_GPUS=0", ONE, [2, 2], [r"rank 1: no device: CUDA's driver sees no GPU$"]),
+    ("1:TESSERA_DOUBLE_DRIVER=12040", ONE, [2, 2],
+     [r"rank 1: the driver is made for CUDA 12.4, this program for CUDA 1[0-9].[0-9]; install a newer driver$"]),
+    ("0:TESSERA_DOUBLE_NCCL=21703", ONE, [2, 2],
+     [r"rank 0: NCCL 2.17.3 is loaded, and this program needs 2.1[89].0 or newer; install one"]),
+    ("CUDA_VISIBLE_DEVICES=1", ONE, [2, 2],
+     ["rank 0 and rank 1 use the same device, GPU-00112233-4455-6677-8899-aabbccddee01; give every rank a GPU"]),
+    ("LOCAL_RANK=1 NCCL_HOSTID=node", ONE, [2, 2], ["rank 0 and rank 1 use the same device, .*01 of NCCL_HOSTID node;"]),
     ("1:RANK=", f"{ONE} {SHORT}", [2, 2], [r"rank 1 did not come within 2.000 s", "RANK is not set, but others"]),
     ("1:LOCAL_RANK=2", f"{ONE} {SHORT}", [2, 2], ["rank 1 did not come", "LOCAL_RANK is 2, LOCAL_WORLD_SIZE 2"]),
     ("1:RANK=0", f"{ONE} {SHORT}", [2, 2],  # one of them takes the port

@@ -3,6 +3,9 @@
 /// Configures the fakes of CUDA and NCCL from the environment, before `main` of a program that does not know them.
 ///
 ///   TESSERA_DOUBLE_GPUS=N         number of GPUs of the machine (default 2)
+///   CUDA_VISIBLE_DEVICES=N        the process sees only this GPU
+///   TESSERA_DOUBLE_DRIVER=N       newest CUDA version that the driver supports, such as 12040
+///   TESSERA_DOUBLE_NCCL=N         version of the loaded NCCL, such as 21703
 ///   TESSERA_DOUBLE_GPU_BYTES=N    memory of each GPU
 ///   TESSERA_DOUBLE_FOLDER=PATH    folder in which processes that are NCCL ranks find each other
 ///   TESSERA_DOUBLE_FAULT=CALL:N   the Nth call of that function fails
@@ -30,8 +33,13 @@ class FromEnvironment {
  public:
   FromEnvironment() {
     Machine& machine = Machine::instance();
-    const std::string gpus = variable("TESSERA_DOUBLE_GPUS"), bytes = variable("TESSERA_DOUBLE_GPU_BYTES");
-    machine.reset(gpus.empty() ? 2 : std::stoi(gpus));
+    const std::string gpus = variable("TESSERA_DOUBLE_GPUS"), bytes = variable("TESSERA_DOUBLE_GPU_BYTES"),
+                      visible = variable("CUDA_VISIBLE_DEVICES"), driver = variable("TESSERA_DOUBLE_DRIVER"),
+                      nccl = variable("TESSERA_DOUBLE_NCCL");
+    machine.reset(!visible.empty() ? 1 : gpus.empty() ? 2 : std::stoi(gpus));
+    if (!visible.empty()) machine.first_gpu = std::stoi(visible);
+    if (!driver.empty()) machine.driver_version = std::stoi(driver);
+    if (!nccl.empty()) set_nccl_version(std::stoi(nccl));
     if (!bytes.empty()) machine.device_bytes = std::stoull(bytes);
     machine.patience = std::chrono::minutes(5);
     machine.tell = [](const std::string& problem) { std::fprintf(stderr, "double: %s\n", problem.c_str()); };

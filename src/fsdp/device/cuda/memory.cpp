@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Devices and their memory.
+#include <algorithm>
+#include <array>
+#include <cctype>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <string>
 
@@ -45,6 +49,7 @@ struct Machine {
   int devices = 0;
 };
 Machine look_at_machine() {
+  const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");  // NOLINT(concurrency-mt-unsafe): see environment
   int driver = 0, runtime = 0, count = 0;
   cudaDriverGetVersion(&driver);
   cudaRuntimeGetVersion(&runtime);
@@ -55,9 +60,18 @@ Machine look_at_machine() {
     return {.problem = message("the driver is made for CUDA ", version(driver), ", this program for CUDA ",
                                version(runtime), "; install a newer driver")};
   if (counted == cudaErrorNoDevice || (counted == cudaSuccess && count == 0))
-    return {.problem = "no device: CUDA's driver sees no GPU"};
+    return {.problem = message("no device: CUDA's driver sees no GPU",
+                               visible == nullptr ? "" : message(" (CUDA_VISIBLE_DEVICES is '", visible, "')"))};
   if (counted != cudaSuccess) return {.problem = message("no device: ", cudaGetErrorString(counted))};
   return {.devices = count};
+}
+
+/// Throws InputError if the device cannot be used. Creates no context.
+cudaDeviceProp properties_of(int device) {
+  cudaDeviceProp properties{};
+  const cudaError_t status = cudaGetDeviceProperties(&properties, device);
+  require<InputError>(status == cudaSuccess, "device ", device, " cannot be used: ", cudaGetErrorString(status));
+  return properties;
 }
 
 /// Returns the problem of the calling thread's device. Creates a context on it.
@@ -96,11 +110,27 @@ int Cuda::count() {
 
 std::string Cuda::kind() {
   int device = 0;
-  cudaDeviceProp properties{};
-  cudaError_t status = cudaGetDevice(&device);
-  if (status == cudaSuccess) status = cudaGetDeviceProperties(&properties, device);
-  require<InputError>(status == cudaSuccess, "device ", device, " cannot be used: ", cudaGetErrorString(status));
+  require_success(cudaGetDevice(&device), "asking for the device");
+  const cudaDeviceProp properties = properties_of(device);
   return message(properties.name, ", sm_", properties.major, properties.minor);
+}
+
+std::string Cuda::uuid(int index) {
+  constexpr char digits[] = "0123456789abcdef";
+  std::string text = "GPU";
+  for (int at = 0; const char byte : properties_of(index).uuid.bytes) {
+    if (at == 0 || (at >= 4 && at <= 10 && at % 2 == 0)) text += '-';
+    text += {digits[byte >> 4 & 15], digits[byte & 15]};
+    ++at;
+  }
+  return text;
+}
+
+std::string Cuda::bus_id(int index) {
+  std::array<char, 32> text{};
+  require_success(cudaDeviceGetPCIBusId(text.data(), text.size(), index), "asking for the PCI address");
+  std::ranges::transform(text, text.begin(), [](unsigned char c) { return std::tolower(c); });  // as in /sys
+  return text.data();
 }
 
 std::int64_t Cuda::free_bytes() { return static_cast<std::int64_t>(usable_device_bytes().unused); }
@@ -110,7 +140,8 @@ void use_cuda_device(int index) {
   const int count = cuda_devices();
   require<InputError>(index >= 0 && index < count, "device ", index, " asked for, ", count,
                       " there; give every rank a GPU of its own, or run fewer ranks");
-  require_success(cudaSetDevice(index), "choosing a device");
+  const cudaError_t chosen = cudaSetDevice(index);
+  require<InputError>(chosen == cudaSuccess, "device ", index, " cannot be used: ", cudaGetErrorString(chosen));
   const std::string problem = problem_of_device();
   require<InputError>(problem.empty(), problem);
 }
