@@ -135,6 +135,9 @@ struct Options {
   /// Longest wait for other ranks in one collective. Includes the time for which they compute. milliseconds::max()
   /// disables it.
   std::chrono::milliseconds deadline{600'000};
+  /// Longest time in which processes find and connect each other, in all. Nccl: a split and a communicator's first
+  /// collective, which connect too, have what is left of it if that is longer than `deadline`. Mpi: of MPI_Init alone.
+  std::chrono::milliseconds start_deadline{300'000};
   std::chrono::milliseconds device_deadline{600'000};  ///< longest wait for work of this rank's own device
   bool checks = false;  ///< whether to compare op, dtype, sizes and sequence number over ranks before each collective
   bool record = false;  ///< whether to store a Record of every collective

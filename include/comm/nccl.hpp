@@ -12,7 +12,9 @@
 #include <tessera/fsdp/core/language.hpp>  // must be included before all others
 
 #include <cstdint>
+#include <exception>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -37,10 +39,10 @@ class Nccl : public Backend<QueuedCore<NcclRank, DeviceType>, DeviceType> {
   static constexpr bool device_for_each_rank = true;  ///< no two ranks share a device's memory
   static constexpr bool can_be_captured = true;       ///< see comm::can_be_captured
 
-  /// Connects the ranks; returns when all have called it. Throws CollectiveError at the deadline or when NCCL cannot
-  /// connect them.
-  Nccl(const nccl::Table& table, const nccl::Seat& seat, const Options& options)
-      : Nccl(std::make_unique<Core>(std::make_unique<NcclRank>(table, seat, options))) {}
+  /// Connects the ranks; returns when all have called it. Throws CollectiveError at the deadline of the start or when
+  /// NCCL cannot connect them.
+  Nccl(const nccl::Table& table, const nccl::Seat& seat, const Options& options, const NcclStart& start = {})
+      : Nccl(std::make_unique<Core>(std::make_unique<NcclRank>(table, seat, options, start))) {}
 
   Nccl split(int color) { return Nccl(this->core().split(color)); }
   /// See comm::shared_memory. Allocates with ncclMemAlloc and registers the memory with this communicator. NCCL moves
@@ -75,7 +77,8 @@ class Nccl : public Backend<QueuedCore<NcclRank, DeviceType>, DeviceType> {
   static int run_at(const nccl::Table& table, const JobPlace& place, const Options& options,
                     FunctionRef<int(Nccl&)> f) {
     nccl::Seat seat{.rank = place.rank, .size = place.size};
-    Meeting meeting{.rank = place.rank, .size = place.size, .deadline = options.deadline};
+    NcclStart start;
+    Meeting meeting{.rank = place.rank, .size = place.size, .deadline = options.start_deadline};
     try {
       nccl::require_version(table);
       meeting.device = choose_device(place);
@@ -83,9 +86,18 @@ class Nccl : public Backend<QueuedCore<NcclRank, DeviceType>, DeviceType> {
     } catch (const InputError& problem) {
       meeting.problem = problem.what();  // all ranks throw it
     }
-    rendezvous_over_tcp(meeting, place.address, place.port, seat.id);
-    Nccl communicator(table, seat, options);
-    return f(communicator);
+    start.watch = rendezvous_over_tcp(meeting, place.address, place.port, seat.id);
+    std::optional<Nccl> communicator;
+    try {
+      communicator.emplace(Nccl(table, seat, options, start));
+      const int status = f(*communicator);
+      communicator.reset();
+      if (start.watch != nullptr) start.watch->leave(options.deadline);
+      return status;
+    } catch (const std::exception& error) {  // reported before the communicator is aborted, which takes time
+      if (start.watch != nullptr) start.watch->report(error.what());
+      throw;
+    }
   }
 
   /// Selects the device of the local rank, if this device type can be selected, after binding the process near it.

@@ -10,11 +10,20 @@
 
 #include <tessera/comm/backend.hpp>
 #include <tessera/comm/nccl_table.hpp>
+#include <tessera/comm/peer_watch.hpp>
+#include <tessera/comm/poll.hpp>
 #include <tessera/comm/queued_core.hpp>
 
 namespace fsdp::comm {
 
 class NcclLink;
+
+/// How a rank's start began.
+struct NcclStart {
+  Clock::time_point began = Clock::now();  ///< Options::start_deadline counts from here
+  /// Hears the failures of other ranks; null: only those that NCCL reports, which are none on the same machine.
+  std::shared_ptr<PeerWatch> watch = nullptr;
+};
 
 /// One rank. Collectives of tensors are enqueued when `start` returns. Small host values are staged through device
 /// memory, and `start` blocks until they have arrived.
@@ -25,7 +34,7 @@ class NcclRank {
   static constexpr std::int64_t staging_bytes = 32 << 20;
   static constexpr std::int64_t value_bytes = 64 << 10;
 
-  NcclRank(const nccl::Table& table, const nccl::Seat& seat, const Options& options);
+  NcclRank(const nccl::Table& table, const nccl::Seat& seat, const Options& options, const NcclStart& start);
   NcclRank(const NcclRank&) = delete;
   NcclRank& operator=(const NcclRank&) = delete;
   ~NcclRank();

@@ -10,8 +10,11 @@
 #include <chrono>
 #include <cstddef>
 #include <filesystem>
+#include <memory>
 #include <span>
 #include <string>
+
+#include <tessera/comm/peer_watch.hpp>
 
 namespace fsdp::comm {
 
@@ -54,14 +57,15 @@ bool bind_to_cores_near(const std::string& bus_id, const std::filesystem::path& 
 struct Meeting {
   int rank = 0;
   int size = 1;
-  std::chrono::milliseconds deadline{20'000};  ///< longest wait for the others
-  std::string problem = {};                    ///< why this rank cannot start; empty if it can
-  std::string device = {};                     ///< identity of its device; empty: not compared with those of others
+  std::chrono::milliseconds deadline{300'000};  ///< longest wait for the others at the start
+  std::string problem = {};                     ///< why this rank cannot start; empty if it can
+  std::string device = {};                      ///< identity of its device; empty: not compared with those of others
 };
 
 /// Copies rank 0's `bytes` to all ranks. Rank 0 listens at `port` on all its addresses; the others connect to
 /// `address`. Throws InputError at the deadline, and with the same message on all ranks if a rank has a problem or two
-/// have the same device.
-void rendezvous_over_tcp(const Meeting& meeting, const std::string& address, int port, std::span<std::byte> bytes);
+/// have the same device. Returns the connections, which watch the ranks from now on; null for one rank.
+std::shared_ptr<PeerWatch> rendezvous_over_tcp(const Meeting& meeting, const std::string& address, int port,
+                                               std::span<std::byte> bytes);
 
 }  // namespace fsdp::comm

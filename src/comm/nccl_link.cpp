@@ -10,6 +10,16 @@
 namespace fsdp::comm {
 
 using nccl::Result;
+using namespace std::chrono_literals;
+
+namespace {
+
+/// Longest wait for the watch's report of a failure that NCCL has noticed.
+constexpr auto until_reported = 1s;
+
+bool failed(Result result) { return result != Result::success && result != Result::in_progress; }
+
+}  // namespace
 
 nccl::Id nccl::make_id(const nccl::Table& table) {
   nccl::Id id{};
@@ -25,29 +35,68 @@ void nccl::require_version(const Table& table) {
                       text(table.least_version), " or newer; install one, or name its folder in LD_LIBRARY_PATH");
 }
 
-NcclLink::NcclLink(const nccl::Table& table, const nccl::Seat& seat, Deadline deadline) : NcclLink(table, nullptr) {
-  require_nccl_success(table_.init(comm_, seat.size, seat.id, seat.rank), "initialisation");
-  settle("initialisation", deadline);
+void NcclFamily::give_up() noexcept {
+  const std::lock_guard lock(mutex);
+  for (NcclLink* const link : links) link->start_abort();
+}
+
+NcclLink::NcclLink(const nccl::Table& table, const nccl::Seat& seat, const Options& options, const NcclStart& start)
+    : NcclLink(table, std::shared_ptr<NcclFamily>(new NcclFamily{start, options.start_deadline}), nullptr) {
+  if (start.watch != nullptr)
+    start.watch->when_blocked([family = std::weak_ptr(family_)] {
+      if (const auto left = family.lock()) left->give_up();
+    });
+  nccl::Comm made = nullptr;
+  const Result result = table_.init(made, seat.size, seat.id, seat.rank);
+  std::unique_lock lock(family_->mutex);
+  comm_ = made;
+  lock.unlock();
+  require_nccl_success(result, "initialisation");
+  settle("initialisation", Deadline(0), true);
+}
+
+NcclLink::NcclLink(const nccl::Table& table, std::shared_ptr<NcclFamily> family, nccl::Comm comm)
+    : table_(table), comm_(comm), family_(std::move(family)) {
+  const std::lock_guard lock(family_->mutex);
+  family_->links.push_back(this);
 }
 
 NcclLink::~NcclLink() {
-  give_up();
-  finish_abort(std::chrono::seconds(20));
+  {
+    const std::lock_guard lock(family_->mutex);
+    std::erase(family_->links, this);
+    start_abort();
+  }
+  finish_abort(20s);
+}
+
+bool NcclLink::alive() const {
+  const std::lock_guard lock(family_->mutex);
+  return comm_ != nullptr;
+}
+
+template <class F>
+Result NcclLink::on_comm(const F& f) {
+  const std::lock_guard lock(family_->mutex);
+  return comm_ == nullptr ? Result::invalid_usage : f();
 }
 
 void NcclLink::issue(std::span<const nccl::Call> calls, nccl::Stream stream, Deadline deadline) {
   check();
   if (calls.empty()) return;
-  require_nccl_success(table_.group_start(), "a group's start");
-  Result worst = Result::success;
-  for (const nccl::Call& call : calls) {
-    const Result result = table_.call(call, comm_, stream);
-    if (result != Result::success && result != Result::in_progress) worst = result;
-  }
-  const Result ended = table_.group_end();  // also after an error, because the group is a state of the thread
-  require_nccl_success(worst, "a call");
-  require_nccl_success(ended, "a group");
-  settle("a group", deadline);
+  std::string_view what = "a group's start";
+  const Result result = on_comm([&] {
+    if (const Result started = table_.group_start(); failed(started)) return started;
+    Result worst = Result::success;
+    for (const nccl::Call& call : calls)
+      if (const Result called = table_.call(call, comm_, stream); failed(called)) worst = called;
+    const Result ended = table_.group_end();  // also after an error, because the group is a state of the thread
+    what = failed(worst) ? "a call" : "a group";
+    return failed(worst) ? worst : ended;
+  });
+  require_nccl_success(result, what);
+  settle("a group", deadline, !connected_);
+  connected_ = true;
 }
 
 void NcclLink::check() { require_nccl_success(state(), "a collective"); }
@@ -59,46 +108,58 @@ bool NcclLink::has_lost_peer() {
   return false;
 }
 
-Result NcclLink::state() {
-  require<CollectiveError>(alive(), "the NCCL communicator cannot be used: ", failure_);
+Result NcclLink::own_state() {
   Result found = Result::success;
-  require_nccl_success(table_.async_error(comm_, found), "its state");
-  return found;
+  const Result asked = on_comm([&] { return table_.async_error(comm_, found); });
+  return failed(asked) ? asked : found;
+}
+
+Result NcclLink::state() {
+  const Result own = own_state();
+  if (failed(own)) return own;
+  if (family_->has_lost_peer()) return Result::remote_error;
+  for (NcclLink* const link : family_->links)
+    if (const Result other = link->alive() ? link->own_state() : Result::success; failed(other)) return other;
+  return own;
 }
 
 std::unique_ptr<NcclLink> NcclLink::split(int color, int key, Deadline deadline) {
   check();
-  require_nccl_success(table_.split(comm_, color, key, made_), "a split");
-  settle("a split", deadline);
-  auto part = std::unique_ptr<NcclLink>(new NcclLink(table_, std::exchange(made_, nullptr)));
-  part->settle("a split", deadline);
+  require_nccl_success(on_comm([&] { return table_.split(comm_, color, key, made_); }), "a split");
+  settle("a split", deadline, true);
+  auto part = std::unique_ptr<NcclLink>(new NcclLink(table_, family_, std::exchange(made_, nullptr)));
+  part->settle("a split", deadline, true);
   return part;
 }
 
 void* NcclLink::register_memory(void* data, std::size_t bytes) {
   void* handle = nullptr;
   if (alive() && table_.register_memory != nullptr)
-    require_nccl_success(table_.register_memory(comm_, data, bytes, handle), "registering memory");
+    require_nccl_success(on_comm([&] { return table_.register_memory(comm_, data, bytes, handle); }),
+                         "registering memory");
   return handle;
 }
 
 void NcclLink::deregister_memory(void* handle) noexcept {
-  if (alive() && handle != nullptr) table_.deregister_memory(comm_, handle);
+  if (handle != nullptr) on_comm([&] { return table_.deregister_memory(comm_, handle); });
 }
 
 void NcclLink::end(Deadline deadline) noexcept {
   if (!alive()) return;
-  Result state = table_.finalize(comm_);
+  Result state = on_comm([&] { return table_.finalize(comm_); });
   const auto waited = poll_in_vain(deadline, [&] {
-    if (state == Result::in_progress) table_.async_error(comm_, state);
+    if (state == Result::in_progress) state = family_->has_lost_peer() ? Result::remote_error : own_state();
     return state != Result::in_progress;
   });
-  if (waited || state != Result::success) return give_up();
-  table_.destroy(std::exchange(comm_, nullptr));
+  if (waited || failed(state)) return give_up();
+  std::unique_lock lock(family_->mutex);
+  const nccl::Comm ended = std::exchange(comm_, nullptr);
+  lock.unlock();
+  if (ended != nullptr) table_.destroy(ended);
 }
 
-void NcclLink::give_up() noexcept {
-  if (!alive()) return;
+void NcclLink::start_abort() noexcept {
+  if (comm_ == nullptr) return;
   const auto end_kernels = [call = table_.abort, comm = std::exchange(comm_, nullptr)] { call(comm); };
   try {
     std::packaged_task<void()> task(end_kernels);
@@ -110,7 +171,10 @@ void NcclLink::give_up() noexcept {
 }
 
 void NcclLink::finish_abort(Deadline limit) noexcept {
-  if (!aborting_.joinable()) return;
+  {
+    const std::lock_guard lock(family_->mutex);  // the watch's thread may have started the abort
+    if (!aborting_.joinable()) return;
+  }
   if (aborted_.wait_until(deadline_after(Clock::now(), limit)) == std::future_status::ready)
     aborting_.join();
   else
@@ -118,27 +182,39 @@ void NcclLink::finish_abort(Deadline limit) noexcept {
 }
 
 void NcclLink::fail(const std::string& reason) {
-  failure_ = reason;
+  family_->failure = reason;
+  if (family_->start.watch != nullptr) family_->start.watch->report(reason);
   give_up();
   throw CollectiveError(reason);
 }
 
 void NcclLink::require_nccl_success(Result result, std::string_view what) {
-  if (result == Result::success || result == Result::in_progress) return;
-  const char* const more = table_.last_error(comm_);
+  if (!failed(result)) return;
+  const std::string& before = family_->failure;
+  require<CollectiveError>(before.empty(), "the NCCL communicator cannot be used: ", before);
+  const bool waits = result == Result::remote_error && family_->start.watch != nullptr;
+  if (poll_until(Clock::now() + (waits ? until_reported : 0s), [&] { return family_->has_lost_peer(); }))
+    fail(family_->start.watch->failure());
+  require<CollectiveError>(alive(), "the NCCL communicator cannot be used: it has ended");
+  const char* const more = table_.last_error(nullptr);
   fail(message("NCCL: ", what, " failed: ", table_.error_string(result), more != nullptr && *more != '\0' ? "; " : "",
                more != nullptr ? more : ""));
 }
 
 /// Waits until the last call has completed: communicators are nonblocking, so calls may return before they complete.
-void NcclLink::settle(std::string_view what, Deadline deadline) {
-  const auto waited = poll_in_vain(deadline, [&] {
-    Result state = Result::success;
-    require_nccl_success(table_.async_error(comm_, state), what);
-    require_nccl_success(state, what);
-    return state != Result::in_progress;
+/// A call that connects ranks may take what is left of the start.
+void NcclLink::settle(std::string_view what, Deadline deadline, bool connects) {
+  const Clock::time_point begin = Clock::now(), usual = deadline_after(begin, deadline);
+  const Clock::time_point start_ends = deadline_after(family_->start.began, family_->start_deadline);
+  const bool starts = connects && (start_ends > usual || deadline.count() == 0);
+  const bool settled = poll_until(starts ? start_ends : usual, [&] {
+    const Result own = own_state();
+    require_nccl_success(own == Result::in_progress ? state() : own, what);
+    return own != Result::in_progress;
   });
-  if (waited) fail(missed_deadline(*waited, message("the other ranks in NCCL's ", what), {.deadline = deadline}));
+  if (settled) return;
+  fail(message("waited ", in_seconds(Clock::now() - begin), " for the other ranks in NCCL's ", what, "; the deadline",
+               starts ? " of the start is " : " is ", in_seconds(starts ? family_->start_deadline : deadline)));
 }
 
 }  // namespace fsdp::comm

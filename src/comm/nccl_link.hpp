@@ -1,39 +1,57 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Owns one rank's ncclComm_t; all its calls have a deadline.
+/// Owns one rank's ncclComm_t; all its calls have a deadline. All that belong to one rank fail together.
 #pragma once
 
 #include <chrono>
 #include <future>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
 #include <thread>
+#include <vector>
 
+#include <tessera/comm/nccl_rank.hpp>
 #include <tessera/comm/nccl_table.hpp>
 
 namespace fsdp::comm {
 
-/// One rank's ncclComm_t. Every failure aborts the communicator, so that its kernels stop waiting, and throws
-/// CollectiveError, as does every later call.
+class NcclLink;
+
+/// The communicators of one rank: the world's, and all that were split from it. A failure aborts all of them, because
+/// freeing memory waits for the kernels of all, and so does NCCL's own abort.
+struct NcclFamily {
+  NcclStart start;
+  std::chrono::milliseconds start_deadline;
+  std::mutex mutex = {};              ///< guards the links and their ncclComm_t, which the watch's thread may abort
+  std::vector<NcclLink*> links = {};  ///< all that exist; only the rank's thread changes the list
+  std::string failure = "";           ///< the first failure; used by the rank's thread alone
+
+  bool has_lost_peer() const { return start.watch != nullptr && start.watch->has_failure(); }
+  void give_up() noexcept;
+};
+
+/// One rank's ncclComm_t. Every failure aborts all communicators of the rank, so that their kernels stop waiting, and
+/// throws CollectiveError, as does every later call.
 class NcclLink {
  public:
   using Deadline = std::chrono::milliseconds;
 
-  NcclLink(const nccl::Table& table, const nccl::Seat& seat, Deadline deadline);
+  NcclLink(const nccl::Table& table, const nccl::Seat& seat, const Options& options, const NcclStart& start);
   NcclLink(const NcclLink&) = delete;
   NcclLink& operator=(const NcclLink&) = delete;
   ~NcclLink();
 
   const nccl::Table& table() const { return table_; }
-  bool alive() const { return comm_ != nullptr; }
+  bool alive() const;
 
   /// Enqueues one group of calls. Returns when the group is enqueued; the first call also waits for the peers' hosts.
   void issue(std::span<const nccl::Call> calls, nccl::Stream stream, Deadline deadline);
-  /// Throws if this communicator has failed here, or if NCCL reports a failure elsewhere.
+  /// Throws if a communicator of this rank has failed here, or if NCCL or the watch reports a failure elsewhere.
   void check();
-  /// Returns whether the communicator has failed on another rank. Throws if it has failed on this rank.
+  /// Returns whether another rank has failed. Throws if a communicator has failed on this rank.
   bool has_lost_peer();
   std::unique_ptr<NcclLink> split(int color, int key, Deadline deadline);
 
@@ -43,27 +61,34 @@ class NcclLink {
 
   /// Finalises and destroys the communicator, after all its work is done on all ranks. Aborts it at the deadline.
   void end(Deadline deadline) noexcept;
-  /// Starts ncclCommAbort on another thread and returns immediately. The call first stops NCCL's kernels, then waits
-  /// until no CUDA graph contains a collective of the communicator. Graphs are destroyed while the failure unwinds the
-  /// stack, so the failing thread must not wait for them.
-  void give_up() noexcept;
-  /// Waits up to `limit` for the end of an abort, if one was started. If a graph still contains a collective then,
-  /// detaches the thread.
+  /// Starts ncclCommAbort of all communicators of the rank, each on another thread, and returns immediately. The call
+  /// first stops NCCL's kernels, then waits until no CUDA graph contains a collective of the communicator. Graphs are
+  /// destroyed while the failure unwinds the stack, so the failing thread must not wait for them.
+  void give_up() noexcept { family_->give_up(); }
+  /// Waits up to `limit` for the end of this communicator's abort, if one was started. If a graph still contains a
+  /// collective then, detaches the thread.
   void finish_abort(Deadline limit) noexcept;
   [[noreturn]] void fail(const std::string& reason);
 
  private:
-  NcclLink(const nccl::Table& table, nccl::Comm comm) : table_(table), comm_(comm) {}
-  nccl::Result state();
+  friend struct NcclFamily;
+  NcclLink(const nccl::Table& table, std::shared_ptr<NcclFamily> family, nccl::Comm comm);
+  /// Calls f(comm), which no other thread aborts meanwhile. Returns invalid_usage if the communicator has ended.
+  template <class F>
+  nccl::Result on_comm(const F& f);
+  nccl::Result own_state();
+  nccl::Result state();  ///< the first failure of the rank's communicators or peers; otherwise this one's state
+  void start_abort() noexcept;
   void require_nccl_success(nccl::Result result, std::string_view what);
-  void settle(std::string_view what, Deadline deadline);
+  void settle(std::string_view what, Deadline deadline, bool connects);
 
   const nccl::Table& table_;
   nccl::Comm comm_ = nullptr;
   nccl::Comm made_ = nullptr;  ///< the result of a split, which NCCL may set late
+  std::shared_ptr<NcclFamily> family_;
+  bool connected_ = false;  ///< whether a group has met all ranks
   std::thread aborting_;
   std::future<void> aborted_;
-  std::string failure_ = "it has ended";
 };
 
 }  // namespace fsdp::comm

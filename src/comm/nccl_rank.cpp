@@ -18,8 +18,8 @@ constexpr std::chrono::milliseconds on_its_way{500};
 
 }  // namespace
 
-NcclRank::NcclRank(const nccl::Table& table, const nccl::Seat& seat, const Options& options)
-    : NcclRank(std::make_shared<NcclLink>(table, seat, options.deadline), seat.rank, seat.size, options) {}
+NcclRank::NcclRank(const nccl::Table& table, const nccl::Seat& seat, const Options& options, const NcclStart& start)
+    : NcclRank(std::make_shared<NcclLink>(table, seat, options, start), seat.rank, seat.size, options) {}
 
 NcclRank::NcclRank(std::shared_ptr<NcclLink> link, int rank, int size, const Options& options)
     : link_(std::move(link)), size_(size), exceptions_(std::uncaught_exceptions()), done_(events_kept) {

@@ -35,6 +35,7 @@ namespace {
 namespace asio = boost::asio;
 using asio::ip::tcp;
 using boost::system::error_code;
+using Watch = std::shared_ptr<PeerWatch>;
 
 constexpr std::array<char, 16> rendezvous_mark = {'t', 'e', 's', 's', 'e', 'r', 'a', ' ',
                                                   'm', 'e', 'e', 't', 's', ' ', '2', '\n'};
@@ -107,7 +108,7 @@ std::string refusal_of(std::span<const Report> reports) {
   return text;
 }
 
-void ask(const Meeting& meeting, const std::string& address, int port, std::span<std::byte> bytes) {
+Watch ask(const Meeting& meeting, const std::string& address, int port, std::span<std::byte> bytes) {
   const std::string where = message(address, ":", port);
   const Clock::time_point deadline = deadline_after(Clock::now(), meeting.deadline);
   asio::io_context io;
@@ -132,13 +133,15 @@ void ask(const Meeting& meeting, const std::string& address, int port, std::span
       const asio::mutable_buffer rest = answer.refused != 0 ? buffer_of(report) : buffer_of(bytes);
       const bool complete = does([&](auto done) { asio::async_read(socket, rest, done); });
       require<InputError>(!complete || answer.refused == 0, report.text.data());
-      if (complete) return;
+      if (complete)
+        return std::make_shared<PeerWatch>(meeting.rank, std::vector<PeerWatch::Peer>{{0, socket.release()}});
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(20));  // rank 0 may not be listening yet
   }
   throw InputError(message("rendezvous at ", where, ": rank ", meeting.rank, " got no answer from rank 0 within ",
                            in_seconds(meeting.deadline),
-                           "; does rank 0 run there, may this machine connect to it, and have all ranks started?"));
+                           ", the deadline of the start; does rank 0 run there, may this machine connect to it, and "
+                           "have all ranks started?"));
 }
 
 tcp::acceptor listen_at(asio::io_context& io, int port) {
@@ -173,7 +176,7 @@ class Host {
     reports_[0] = report_of(meeting.problem, meeting.device);
   }
 
-  void serve() {
+  Watch serve() {
     accept();
     io_.run_until(deadline_after(Clock::now(), meeting_.deadline));
     const std::string refusal = missing_ == 0 ? refusal_of(reports_) : missing_ranks();
@@ -183,6 +186,10 @@ class Host {
     const Clock::time_point limit = Clock::now() + std::chrono::seconds(5);  // longer than answers take into sockets
     while (in_flight_ > 0 && Clock::now() < limit) io_.run_one_until(limit);
     require<InputError>(refusal.empty(), refusal);
+    std::vector<PeerWatch::Peer> peers;
+    for (const Shared& guest : came_)
+      if (guest != nullptr) peers.push_back({guest->question.rank, guest->socket.release()});
+    return std::make_shared<PeerWatch>(0, std::move(peers));
   }
 
  private:
@@ -243,7 +250,7 @@ class Host {
     for (std::size_t rank = 1; rank < came_.size(); ++rank)
       if (came_[rank] == nullptr) text += (text.empty() ? "rank " : ", rank ") + std::to_string(rank);
     return message("rendezvous at port ", port_, ": ", text, " did not come within ", in_seconds(meeting_.deadline),
-                   "; is WORLD_SIZE ", meeting_.size, ", and do all ranks know this machine as MASTER_ADDR?");
+                   ", the deadline of the start; is WORLD_SIZE ", meeting_.size, ", and do all ranks know this machine as MASTER_ADDR?");
   }
 
   Meeting meeting_;
@@ -259,12 +266,12 @@ class Host {
 
 }  // namespace
 
-void rendezvous_over_tcp(const Meeting& meeting, const std::string& address, int port, std::span<std::byte> bytes) {
-  if (meeting.size == 1) return require<InputError>(meeting.problem.empty(), meeting.problem);
-  if (meeting.rank == 0)
-    Host(meeting, port, bytes).serve();
-  else
-    ask(meeting, address, port, bytes);
+Watch rendezvous_over_tcp(const Meeting& meeting, const std::string& address, int port, std::span<std::byte> bytes) {
+  if (meeting.size == 1) {
+    require<InputError>(meeting.problem.empty(), meeting.problem);
+    return nullptr;
+  }
+  return meeting.rank == 0 ? Host(meeting, port, bytes).serve() : ask(meeting, address, port, bytes);
 }
 
 }  // namespace fsdp::comm

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A TCP port for the rendezvous of a test's ranks.
+/// A TCP port for the rendezvous of a test's ranks, and their places.
 #pragma once
 
 #include <netinet/in.h>
@@ -8,6 +8,8 @@
 #include <unistd.h>
 
 #include <gtest/gtest.h>
+
+#include <tessera/comm/rendezvous.hpp>
 
 namespace fsdp::comm {
 
@@ -22,6 +24,11 @@ inline int free_port() {
   getsockname(probe, reinterpret_cast<sockaddr*>(&at), &length);
   close(probe);
   return ntohs(at.sin_port);
+}
+
+/// The place of one rank of a job whose ranks a launcher started on this machine; in tests, the ranks are threads.
+inline JobPlace place_of(int rank, int size, int port) {
+  return {.rank = rank, .size = size, .local_rank = rank, .local_size = size, .address = "localhost", .port = port};
 }
 
 }  // namespace fsdp::comm

@@ -336,11 +336,6 @@ TEST_F(NcclCollectives, SharedMemoryIsZeroedAndMayOutliveTheCommunicator) {
 
 class NcclLaunch : public NcclDoubled {};
 
-/// The place of one rank of a job whose ranks a launcher started on this machine; here the ranks are threads.
-JobPlace place_of(int rank, int size, int port) {
-  return {.rank = rank, .size = size, .local_rank = rank, .local_size = size, .address = "localhost", .port = port};
-}
-
 TEST_F(NcclLaunch, RunsAtRanksGivenByAnotherLauncher) {
   const int port = free_port();
   Threads<>::run(3, {}, [&](auto& hosts) {
@@ -391,14 +386,14 @@ TEST_F(NcclFaults, InitialisationTimesOutIfARankNeverJoins) {
   nccl::Id id{};
   Double::table().get_unique_id(id);
   const std::string text = failure_of(
-      [&] { Ranks alone(Double::table(), {.rank = 0, .size = 2, .id = id}, {.deadline = milliseconds(50)}); });
-  expect_parts(text, {"the other ranks in NCCL's initialisation", "deadline is 0.050 s"});
+      [&] { Ranks alone(Double::table(), {.rank = 0, .size = 2, .id = id}, {.start_deadline = milliseconds(50)}); });
+  expect_parts(text, {"the other ranks in NCCL's initialisation", "the deadline of the start is 0.050 s"});
 }
 
 TEST_F(NcclFaults, CommunicatorIsUnusableAfterAMissedDeadline) {
   Double::tells_of_aborts = false;
   std::atomic<bool> seen = false;
-  run_nccl(2, {.deadline = milliseconds(100)}, [&](Ranks& c) {
+  run_nccl(2, {.deadline = milliseconds(100), .start_deadline = milliseconds(100)}, [&](Ranks& c) {
     while (c.rank() == 1 && !seen) std::this_thread::sleep_for(milliseconds(1));
     if (c.rank() == 1) return;
     expect_parts(failure_of([&] { barrier(c, {.what = "step", .unit = 4}); }),
@@ -425,6 +420,21 @@ TEST_F(NcclFaults, ALostRankAbortsTheOthers) {
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5));
 }
 
+/// On one host NCCL reports nothing; the rendezvous' sockets do.
+TEST_F(NcclFaults, ALostRankOfTheSameHostAbortsTheOthersWithItsReason) {
+  Double::tells_of_aborts = false;
+  const int port = free_port();
+  const auto rank = [&](auto& hosts) {
+    Ranks::run(Double::table(), place_of(hosts.rank(), 3, port), {}, [&](Ranks& c) {
+      barrier(c);
+      if (c.rank() == 2) throw InputError("no such file");
+      expect_parts(failure_of([&] { barrier(c); }), {"barrier", "rank 2 failed: no such file"});
+      expect_parts(failure_of([&] { barrier(c); }), {"cannot be used: rank 2 failed"});
+    });
+  };
+  EXPECT_THROW(Threads<>::run(3, {}, rank), InputError);
+}
+
 TEST_F(NcclFaults, SynchronizeTimesOutIfTheDeviceHangs) {
   QueuedQueue stuck("stuck");
   std::atomic<bool> released = false;
@@ -438,7 +448,7 @@ TEST_F(NcclFaults, SynchronizeTimesOutIfTheDeviceHangs) {
 TEST_F(NcclFaults, FakeNcclReportsBothRanksOfMismatchedCalls) {
   const auto disagree = [&](const std::function<void(Ranks&, bool odd)>& call) {
     Double::problems.clear();
-    failure_of([&] { run_nccl(3, {.deadline = milliseconds(500)}, [&](Ranks& c) { call(c, c.rank() == 2); }); });
+    failure_of([&] { run_nccl(3, {.start_deadline = milliseconds(500)}, [&](Ranks& c) { call(c, c.rank() == 2); }); });
     std::string all;
     for (const std::string& problem : std::exchange(Double::problems, {})) all += problem + "\n";
     return all;

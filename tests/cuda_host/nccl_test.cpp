@@ -15,6 +15,7 @@
 #include <tessera/comm/collectives.hpp>
 #include <tessera/comm/self.hpp>
 
+#include <comm/free_port.hpp>
 #include <support/temporary_folder.hpp>
 
 #include "on_doubles.hpp"
@@ -33,7 +34,6 @@ class CudaHost_nccl : public OnDoubles {
   void SetUp() override {
     OnDoubles::SetUp();
     machine().reset(8);
-    tell_of_nccl_aborts(false);
   }
   /// Floats in device memory.
   struct Floats : DeviceMemory {
@@ -267,6 +267,56 @@ TEST_F(CudaHost_nccl_faults, DeviceWorkMayTakeLongerThanTheDeadlineOfRanks) {
   run_ranks(2, {.deadline = milliseconds(50)}, check);
   comm::Threads<Cuda>::run(2, {.deadline = milliseconds(50)}, check);
   comm::Self<Cuda>::run({.deadline = milliseconds(50)}, check);
+}
+
+/// The rank whose peer is lost in one communicator waits on another one; then its memory is freed, which waits for all.
+TEST_F(CudaHost_nccl_faults, AFailureAbortsAllCommunicatorsOfTheRankBeforeMemoryIsFreed) {
+  std::atomic<bool> missed = false;
+  run_ranks(2, {.device_deadline = milliseconds(200)}, [&](Ranks& c) {
+    Ranks part = comm::split(c, [](int) { return 0; });
+    comm::barrier(part);
+    comm::barrier(c);
+    while (c.rank() == 1 && !missed) std::this_thread::sleep_for(milliseconds(1));
+    if (c.rank() == 1) return;
+    Step step(part);
+    step.queue(part);
+    failure_of([&] { comm::synchronize(c, step.compute); });
+    failure_of([&] { comm::barrier(part); });
+    missed = true;
+  });
+}
+
+TEST_F(CudaHost_nccl_faults, AFailureOfOneCommunicatorEndsWaitsOnTheOthers) {
+  std::atomic<bool> noticed = false;
+  run_ranks(3, {.device_deadline = milliseconds(200)}, [&](Ranks& c) {
+    Ranks part = comm::split(c, [](int rank) { return rank % 2; });
+    comm::barrier(c);
+    while (c.rank() < 2 && !noticed) std::this_thread::sleep_for(milliseconds(1));
+    if (c.rank() < 2) return;
+    fail_nccl(part.rank(), ncclRemoteError);  // a failure of `part`, since this is rank 2 of `c`
+    expect_has(failure_of([&] { comm::barrier(c); }), "remote error");
+    noticed = true;
+  });
+}
+
+/// A host that is blocked in a call of the device hears nothing itself: its watch's thread aborts the collective.
+TEST_F(CudaHost_nccl_faults, AHostThatIsBlockedBehindALostPeerIsReleased) {
+  const int port = comm::free_port();
+  std::atomic<bool> queued = false;
+  machine().patience = std::chrono::seconds(10);
+  const auto rank = [&](comm::Threads<>& hosts) {
+    Ranks::run(comm::nccl::library(), comm::place_of(hosts.rank(), 2, port), {}, [&](Ranks& c) {
+      comm::barrier(c);
+      while (c.rank() == 1 && !queued) std::this_thread::sleep_for(milliseconds(1));
+      if (c.rank() == 1) throw InputError("a full disk");
+      Step step(c);
+      step.queue(c);
+      queued = true;
+      step.compute.synchronize();
+      EXPECT_NE(failure_of([&] { comm::barrier(c); }).find("rank 1 failed: a full disk"), std::string::npos);
+    });
+  };
+  EXPECT_THROW(comm::Threads<>::run(2, {}, rank), InputError);
 }
 
 TEST_F(CudaHost_nccl_faults, RegisteredMemoryIsFreedWhenNoKernelUsesIt) {

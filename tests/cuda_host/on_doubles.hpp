@@ -39,7 +39,7 @@ class OnDoubles : public ::testing::Test {
   void SetUp() override {
     machine().reset(2);
     HeuristicState::next = CUBLAS_STATUS_SUCCESS;
-    tell_of_nccl_aborts(true);
+    tell_of_nccl_aborts(false);
   }
   void TearDown() override {
     expect_clean();

@@ -2,7 +2,7 @@
 """--help of every sub-command ends with status 0 and names every flag."""
 import pytest
 
-STACK = "config sharding precision offload tiling comm threads deadline shared-windows help "
+STACK = "config sharding precision offload tiling comm threads deadline start-deadline shared-windows help "
 SAMPLING = "tokens temperature top-k top-p min-p repetition-penalty seed stop-ids disk-deadline"
 TRAIN = """data data-format chat-template learn on-long model from-scratch family sliding-window rope-type rope-factor hidden layers heads kv-heads
     head-dim intermediate vocab tied adapter lora-rank lora-alpha lora-dropout lora-rslora lora-targets steps seq-len batch-size grad-accum lr lr-schedule

@@ -344,7 +344,8 @@ RunResults run_ranks(const RunOptions& options, FunctionRef<void(Comm&, RunResul
   constexpr bool checks_accesses = ChecksAccesses<typename Comm::Device>;
   if constexpr (checks_accesses) Comm::Device::Queue::check_only(options.check_only);
   RankResults ranks(options.ranks);
-  Comm::run(options.ranks, comm::Options{.deadline = options.deadline, .record = true}, [&](Comm& communicator) {
+  const comm::Options limits{.deadline = options.deadline, .start_deadline = options.deadline, .record = true};
+  Comm::run(options.ranks, limits, [&](Comm& communicator) {
     if constexpr (requires { communicator.steps_on_own_gradients; })
       communicator.steps_on_own_gradients = options.steps_on_own_gradients;
     RunResults& results = ranks.of(communicator.rank());

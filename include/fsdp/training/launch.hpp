@@ -50,6 +50,7 @@ inline comm::Options options_of(const LaunchOptions& launch) {
     return std::chrono::milliseconds(static_cast<std::int64_t>(std::ceil(seconds * 1000)));
   };
   options.deadline = milliseconds(launch.deadline_seconds);
+  options.start_deadline = milliseconds(launch.start_deadline_seconds);
   options.device_deadline = milliseconds(launch.device_deadline_seconds);
   options.windows = launch.windows;
   return options;

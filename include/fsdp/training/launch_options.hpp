@@ -19,6 +19,7 @@ struct LaunchOptions {
   std::int64_t ranks = 1;    ///< number of ranks if the program starts them itself, as with Threads; otherwise unused
   std::int64_t threads = 0;  ///< number of threads per rank; 0: cores / ranks, at least 1
   double deadline_seconds = 20;          ///< maximum time that a rank waits for others in a collective
+  double start_deadline_seconds = 300;   ///< maximum time that a rank waits for others until all are connected
   double device_deadline_seconds = 600;  ///< maximum time that a rank waits for its own device
   double disk_deadline_seconds = 600;    ///< maximum time that a rank waits for others that read or write files
   bool windows = true;                   ///< whether ranks of one machine under MPI read each other's memory

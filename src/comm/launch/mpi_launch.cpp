@@ -29,16 +29,14 @@
 namespace fsdp::comm {
 namespace {
 
-constexpr std::chrono::seconds longest_start{60};
-
 int living = 0;  // number of live MpiProcess objects, all of the thread that started MPI
 
 /// Initialises MPI in its constructor and finalises it in its destructor; does neither if another instance is alive.
 class MpiProcess {
  public:
-  /// `deadline` limits MPI_Finalize and the start of the first communicator; MPI_Init gets at least 60 s. Throws
+  /// `deadline` limits MPI_Finalize and the start of the first communicator; `start_deadline` limits MPI_Init. Throws
   /// InputError if the process has initialised MPI before and no other MpiProcess lives.
-  explicit MpiProcess(std::chrono::milliseconds deadline) : deadline_(deadline) {
+  explicit MpiProcess(const Options& options) : deadline_(options.deadline) {
     if (const LaunchedJob job = launched_job(); !job.launcher.empty()) name_ = message("rank ", job.rank);
     name_ += message(" (host ", machine_name(), ")");
     if (living > 0) {
@@ -50,7 +48,7 @@ class MpiProcess {
     require<InputError>(initialized == 0,
                         "mpi: this process has initialised MPI before, and run would do it once more; call "
                         "comm::Mpi<>::adopt with its communicator instead");
-    const Watchdog watch(name_ + ", MPI_Init,", std::max<std::chrono::milliseconds>(deadline, longest_start));
+    const Watchdog watch(name_ + ", MPI_Init,", options.start_deadline);
     int provided = 0;
     check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread");
     ++living;
@@ -131,7 +129,7 @@ void wait_for_report_of_failed_rank(MpiProcess& process, MpiWatch& watch) {
 
 std::shared_ptr<void> keep_mpi(const Options& options) {
   const LaunchedJob job = launched_job();
-  auto process = std::make_shared<MpiProcess>(options.deadline);
+  auto process = std::make_shared<MpiProcess>(options);
   if (process->size() == 1) require_joined(job);
   return process;
 }
@@ -140,7 +138,7 @@ int run_mpi(const Options& options, FunctionRef<int(std::unique_ptr<MpiRank>)> f
   const LaunchedJob job = launched_job();  // read before MPI starts, which may set such variables itself
   MpiWatch watch;
   std::optional<TerminationReport> report;  // reports until MPI is finalised
-  MpiProcess process(options.deadline);
+  MpiProcess process(options);
   const int rank = process.rank();
   report.emplace(rank, watch.waiting_in);
   try {

@@ -87,6 +87,8 @@ void bind(FlagSet& flags, LaunchOptions& launch) {
 
 void bind_waits(FlagSet& flags, LaunchOptions& launch, bool disk) {
   flags.add("deadline", launch.deadline_seconds, "seconds to wait for other ranks in a collective", deadlines);
+  flags.add("start-deadline", launch.start_deadline_seconds,
+            "seconds to wait until all ranks are connected (mpi, nccl)", deadlines);
   flags.add("device-deadline", launch.device_deadline_seconds, "seconds to wait for the rank's own device", deadlines);
   if (disk) add_disk_deadline(flags, launch.disk_deadline_seconds);
   flags.add("shared-windows", launch.windows,

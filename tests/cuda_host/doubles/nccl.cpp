@@ -6,16 +6,19 @@
 /// of all peers, and every group for their devices. Collectives of a communicator run in the order in which the host
 /// launched them or their graphs, on any streams (strongstream.cc). A captured collective belongs to its graph:
 /// finalizing or aborting blocks until the graph is destroyed (init.cc, commDestroySync). ncclMemFree does not wait for
-/// kernels. Sums are in rank order.
+/// kernels. An abort is reported to ranks on other hosts (NCCL_HOSTID) only. Sums are in rank order.
 #include <nccl.h>
 
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <functional>
 #include <map>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -79,7 +82,8 @@ struct Library {
   std::map<ncclComm_t, std::shared_ptr<Member>> members;
   std::map<int, ncclResult_t> failures;
   std::map<int, std::chrono::milliseconds> delays;
-  bool tells_of_aborts = true;
+  std::chrono::milliseconds start_delay{0};
+  bool tells_of_aborts = false;
   int version = NCCL_VERSION_CODE;
 };
 Library& library() {
@@ -98,7 +102,8 @@ ncclComm_t enter(const std::string& name, const std::string& axis, int size, int
   made->axis = axis;
   made->rank = rank;
   made->device = machine().device();
-  made->world->join();
+  const char* const host = std::getenv("NCCL_HOSTID");
+  made->world->join(rank, host == nullptr ? 0 : std::hash<std::string>()(host));
   const auto handle = reinterpret_cast<ncclComm_t>(made.get());
   library().members[handle] = made;
   machine().hold("communicators", 1);
@@ -289,6 +294,7 @@ void fsdp::testing::cuda_host::set_nccl_version(int version) {
   const std::lock_guard lock(machine().mutex);
   library().version = version;
 }
+void fsdp::testing::cuda_host::slow_nccl_start(std::chrono::milliseconds by) { library().start_delay = by; }
 void fsdp::testing::cuda_host::share_nccl(const std::string& folder) {
   const std::lock_guard lock(machine().mutex);
   library().folder = folder;
@@ -318,6 +324,7 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
 ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int size, ncclUniqueId id, int rank, ncclConfig_t* config) {
   if (config == nullptr || config->blocking != 0) machine().problem("NCCL: a communicator that blocks");
   BEGIN();
+  std::this_thread::sleep_for(library().start_delay);
   const std::lock_guard lock(machine().mutex);
   *comm = enter(id.internal, "world", size, rank);
   return ncclInProgress;
@@ -359,7 +366,7 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* state) {
     *state = failed->second;
     return ncclSuccess;
   }
-  if (world.aborted() && library().tells_of_aborts) {
+  if (world.aborted() && (library().tells_of_aborts || !world.on_one_host())) {
     *state = ncclRemoteError;
     return ncclSuccess;
   }

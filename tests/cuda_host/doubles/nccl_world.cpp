@@ -69,9 +69,15 @@ std::shared_ptr<NcclWorld> NcclWorld::open(const std::string& folder, const std:
   return world;
 }
 
-void NcclWorld::join() {
+void NcclWorld::join(int rank, std::uint64_t host) {
+  ranks_[rank].host = host;
   ++joined_;
   changed();
+}
+bool NcclWorld::on_one_host() const {
+  for (int rank = 0; rank < size_; ++rank)
+    if (ranks_[rank].host != ranks_[0].host) return false;
+  return true;
 }
 void NcclWorld::abort() {
   aborted_ = true;

@@ -32,7 +32,9 @@ class NcclWorld {
 
   // ---- Ranks join, connect and abort
   int joined() const { return joined_; }
-  void join();
+  /// `host`: a hash of the identity of the rank's host; 0 is none.
+  void join(int rank, std::uint64_t host);
+  bool on_one_host() const;
   bool aborted() const { return aborted_; }  ///< whether any rank has aborted
   void abort();
   bool connected() const;  ///< whether the hosts of all ranks have reached their first group
@@ -67,6 +69,7 @@ class NcclWorld {
 
   struct Rank {
     std::atomic<bool> connected;
+    std::atomic<std::uint64_t> host;
     std::atomic<std::int64_t> published, voted;  ///< how many turns and splits
     Vote votes[2];
   };

@@ -5,19 +5,27 @@ gives back what it had of CUDA and NCCL.
 TESSERA_SWEEP=sample: some of the calls that fail."""
 import os
 import re
+import signal
+import time
 
 import pytest
 
 from cuda_host.program.ranks import LIMIT, Ranks, on_ranks, reported
 from support.files import contains, fresh, read
-from support.program import NARROW, WHOLE
+from support.program import NARROW, WHOLE, until
 
 FLAGS = f"train --comm nccl --data text.txt --layers 1 {NARROW} --vocab 256 --batch-size 4 --precision fp32 --threads 1"
 ONE = "--steps 1"
-SHORT = "--deadline 2"  # where a rank does not come
+SHORT = "--start-deadline 2"  # where a rank does not come
+LONG = "--steps 100000 --log-every 1000000 --lr-schedule constant --metrics metrics.jsonl"
 GRAPHS = "--steps 4 --cuda-graphs"
 SAMPLE = [("cudaMalloc", 5), ("cudaLaunchKernel", 40), ("cublasLtMatmul", 30), ("ncclAllGather", 3),
           ("ncclGroupEnd", 10), ("cudaGraphLaunch", 1), ("cudaEventRecord", 20), ("cudaHostAlloc", 3)]
+LOST = "its process ended without an error message"
+# Strategy, ranks, the one that is lost: every axis of the mesh, alone and together.
+KILLED = [("fsdp2", 2, 1), ("hybrid:2", 4, 0), ("hybrid:2:full", 4, 2), ("fsdp2:2", 4, 3),
+          ("fsdp2 --sequence ulysses:2", 2, 1), ("hybrid:2 --sequence ulysses:2", 4, 1)]
+SOME = [1, 2, 11] if not WHOLE else range(2 * len(KILLED))  # of the strategies queued, and then by graphs
 UNSEEN = "Destroy|Free|Finalize|cudaDeviceSynchronize|cudaRuntimeGetVersion"  # by destructors, or reported to nobody
 
 
@@ -65,13 +73,13 @@ def test_a_gpu_that_lacks_a_byte_of_memory_ends_the_run(program):
     took = reported(1, "peak")
     on_ranks(program, 2, FLAGS, ONE, planted=[f"TESSERA_DOUBLE_GPU_BYTES={took}"])
     with Ranks(program, 2, FLAGS, ONE, planted=[f"1:TESSERA_DOUBLE_GPU_BYTES={took - 1}"]) as job:
-        job.ends([3, 2], "NCCL: .* failed: remote error|remote error",
+        job.ends([3, 2], "rank 1 failed: the device gave no [0-9]+ bytes of memory",
                  "the device gave no [0-9]+ bytes of memory: [0-9]+ of [0-9]+ are free; ")
 
 
 @pytest.mark.parametrize("graphs", ["--cuda-graphs=false", "--cuda-graphs=true"])
 def test_a_signal_ends_all_ranks(program, graphs):
-    long = f"{FLAGS} --steps 100000 --log-every 1000000 --lr-schedule constant {graphs} --metrics metrics.jsonl"
+    long = f"{FLAGS} {LONG} {graphs}"
     fresh("saved"), fresh("metrics.jsonl")
     with Ranks(program, 2, long, "--checkpoint-dir saved") as job:
         job.makes_steps("metrics.jsonl")
@@ -80,12 +88,42 @@ def test_a_signal_ends_all_ranks(program, graphs):
     contains("0.out", "^SIGTERM: ended after step [0-9]+: saved/step-")
     last = int(read("saved/latest").removeprefix("step-"))
     on_ranks(program, 2, FLAGS, f"--steps {last + 1} --lr-schedule constant --resume saved")
+
+
+@pytest.mark.parametrize("case", SOME)
+def test_all_ranks_end_soon_when_one_is_killed(program, case):
+    strategy, ranks, lost = KILLED[case % len(KILLED)]
+    graphs = "--cuda-graphs" if case >= len(KILLED) else ""
     fresh("metrics.jsonl")
-    with Ranks(program, 2, long, "--device-deadline 5") as job:
+    with Ranks(program, ranks, FLAGS.replace("fp32", "bf16"), LONG, f"--sharding {strategy}", graphs) as job:
         job.makes_steps("metrics.jsonl")
-        job.processes[1].kill()
-        job.ends([3, 137], r"rank 0, .* waited 5\.[0-9]* s for the device or the other ranks; "
-                 "the limit of the device is 5.000 s")
+        job.processes[lost].kill()
+        killed = time.monotonic()
+        job.ends([137 if rank == lost else 3 for rank in range(ranks)], f"rank {lost} failed: {LOST}")
+        assert time.monotonic() - killed < 15, "the others waited for a deadline"
+
+
+def test_an_error_of_one_rank_ends_the_others_with_its_reason(program):
+    """A full disk under what rank 0 alone writes, and a rank that is stopped until the device's deadline of another."""
+    with Ranks(program, 2, FLAGS, ONE, "--metrics /dev/full") as job:
+        job.ends([2, 3], "^tessera: --metrics /dev/full: cannot be written", "rank 0 failed: --metrics /dev/full: cannot be written")
+    fresh("metrics.jsonl")
+    with Ranks(program, 3, FLAGS, LONG, "--device-deadline 3") as job:
+        job.makes_steps("metrics.jsonl")
+        job.processes[1].send_signal(signal.SIGSTOP)
+        until(lambda: len(job.running()) == 1, job, LIMIT)
+        job.processes[1].send_signal(signal.SIGCONT)
+        job.ends([3, 3, 3], r"waited 3\.[0-9]* s for the device or the other ranks; the limit of the device is 3.000 s")
+
+
+@pytest.mark.parametrize("flags, statuses, patterns", [
+    ("--deadline 1", [0, 0], []),
+    ("--start-deadline 1", [3, 3], ["waited 1.[0-9]* s for the other ranks in NCCL's initialisation; the deadline of the start is 1.000 s",
+                                    "rank 0 failed: waited 1|waited [12].* the deadline of the start is 1.000 s"]),
+])
+def test_a_slow_start_has_a_limit_of_its_own(program, flags, statuses, patterns):
+    with Ranks(program, 2, FLAGS, ONE, flags, planted=["1:TESSERA_DOUBLE_SLOW_START=2500"]) as job:
+        job.ends(statuses, *patterns)
 
 
 def fails(program, function, number):

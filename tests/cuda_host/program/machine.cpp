@@ -9,6 +9,7 @@
 ///   TESSERA_DOUBLE_GPU_BYTES=N    memory of each GPU
 ///   TESSERA_DOUBLE_FOLDER=PATH    folder in which processes that are NCCL ranks find each other
 ///   TESSERA_DOUBLE_FAULT=CALL:N   the Nth call of that function fails
+///   TESSERA_DOUBLE_SLOW_START=MS  this process joins NCCL's first communicator later by so many milliseconds
 ///   TESSERA_DOUBLE_REPORT=FILE    file for the report at the end: `left KIND N` for unreleased objects, `peak BYTES`
 ///   of
 ///                                 the GPU with the highest peak, `calls FUNCTION N`
@@ -44,6 +45,8 @@ class FromEnvironment {
     machine.patience = std::chrono::minutes(5);
     machine.tell = [](const std::string& problem) { std::fprintf(stderr, "double: %s\n", problem.c_str()); };
     share_nccl(variable("TESSERA_DOUBLE_FOLDER"));
+    if (const std::string slow = variable("TESSERA_DOUBLE_SLOW_START"); !slow.empty())
+      slow_nccl_start(std::chrono::milliseconds(std::stoi(slow)));
     if (const std::string fault = variable("TESSERA_DOUBLE_FAULT"); !fault.empty()) {
       const auto colon = fault.find(':');
       machine.fail(fault.substr(0, colon), cudaErrorUnknown, std::stoi(fault.substr(colon + 1)));

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The production comm::Nccl; its ranks are threads, each with a fake GPU.
+/// The production comm::Nccl; its ranks are threads, each with a fake GPU, which meet as processes do.
 #pragma once
 
 #include <utility>
 
+#include <comm/free_port.hpp>
 #include <cuda_host/on_doubles.hpp>
 
 namespace fsdp::testing::cuda_host {
@@ -17,12 +18,13 @@ class NcclRanks : public comm::Nccl<> {
 
   template <class F>
   static int run(int ranks, const comm::Options& options, F f) {
-    const comm::nccl::Id id = comm::nccl::make_id(comm::nccl::library());
+    const int port = comm::free_port();
     return comm::Threads<>::run(ranks, options, [&](auto& host) {
-      device::use_cuda_device(host.rank());
-      NcclRanks communicator(
-          Base(comm::nccl::library(), {.rank = host.rank(), .size = host.size(), .id = id}, options));
-      return comm::run_rank(f, communicator);
+      const comm::JobPlace place = comm::place_of(host.rank(), ranks, port);
+      return Base::run(comm::nccl::library(), place, options, [&](Base& base) {
+        NcclRanks communicator(std::move(base));
+        return comm::run_rank(f, communicator);
+      });
     });
   }
 
