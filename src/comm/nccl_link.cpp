@@ -213,8 +213,10 @@ void NcclLink::settle(std::string_view what, Deadline deadline, bool connects) {
     return own != Result::in_progress;
   });
   if (settled) return;
-  fail(message("waited ", in_seconds(Clock::now() - begin), " for the other ranks in NCCL's ", what, "; the deadline",
-               starts ? " of the start is " : " is ", in_seconds(starts ? family_->start_deadline : deadline)));
+  fail(message("waited ", in_seconds(Clock::now() - (starts ? family_->start.began : begin)),
+               " for the other ranks in NCCL's ", what,
+               starts ? "; the deadline of the start is " : "; the deadline is ",
+               in_seconds(starts ? family_->start_deadline : deadline)));
 }
 
 }  // namespace fsdp::comm

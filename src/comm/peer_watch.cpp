@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <csignal>
 #include <cstring>
 #include <utility>
 
@@ -19,12 +18,12 @@
 namespace fsdp::comm {
 namespace {
 
-/// After 25 s without an answer from its machine a socket ends as well. Child processes do not keep it open.
+/// After 90 s without an answer from its machine a socket ends as well. Child processes do not keep it open.
 void prepare(int socket) {
   constexpr int options[][3] = {{SOL_SOCKET, SO_KEEPALIVE, 1},
-                                {IPPROTO_TCP, TCP_KEEPIDLE, 10},
-                                {IPPROTO_TCP, TCP_KEEPINTVL, 5},
-                                {IPPROTO_TCP, TCP_KEEPCNT, 3}};
+                                {IPPROTO_TCP, TCP_KEEPIDLE, 30},
+                                {IPPROTO_TCP, TCP_KEEPINTVL, 10},
+                                {IPPROTO_TCP, TCP_KEEPCNT, 6}};
   for (const auto& [level, name, value] : options) ::setsockopt(socket, level, name, &value, sizeof value);
   ::fcntl(socket, F_SETFD, FD_CLOEXEC);
 }
@@ -41,11 +40,7 @@ Text failure_text(int rank, std::string_view reason) {
 PeerWatch::PeerWatch(int rank, std::vector<Peer> peers)
     : rank_(rank), peers_(std::move(peers)), open_(static_cast<int>(peers_.size())) {
   for (const Peer& peer : peers_) prepare(peer.socket);
-  sigset_t all, before;  // blocks all signals in the new thread, so that existing threads handle them
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
   thread_ = std::thread([this] { listen(); });
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 PeerWatch::~PeerWatch() {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Starts and ends one process of comm::Mpi, and reports its failure.
-#include <algorithm>
 #include <array>
 #include <chrono>
 #include <csignal>

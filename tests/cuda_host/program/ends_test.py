@@ -105,21 +105,22 @@ def test_all_ranks_end_soon_when_one_is_killed(program, case):
 
 def test_an_error_of_one_rank_ends_the_others_with_its_reason(program):
     """A full disk under what rank 0 alone writes, and a rank that is stopped until the device's deadline of another."""
+    full = "--metrics /dev/full: cannot be written"
     with Ranks(program, 2, FLAGS, ONE, "--metrics /dev/full") as job:
-        job.ends([2, 3], "^tessera: --metrics /dev/full: cannot be written", "rank 0 failed: --metrics /dev/full: cannot be written")
+        job.ends([2, 3], f"^tessera: {full}", f"rank 0 failed: {full}")
     fresh("metrics.jsonl")
-    with Ranks(program, 3, FLAGS, LONG, "--device-deadline 3") as job:
+    with Ranks(program, 2, FLAGS, LONG, "--device-deadline 3") as job:
         job.makes_steps("metrics.jsonl")
         job.processes[1].send_signal(signal.SIGSTOP)
         until(lambda: len(job.running()) == 1, job, LIMIT)
         job.processes[1].send_signal(signal.SIGCONT)
-        job.ends([3, 3, 3], r"waited 3\.[0-9]* s for the device or the other ranks; the limit of the device is 3.000 s")
+        job.ends([3, 3], r"waited 3\.[0-9]* s for the device or the other ranks; the limit of the device is 3.000 s")
 
 
 @pytest.mark.parametrize("flags, statuses, patterns", [
     ("--deadline 1", [0, 0], []),
-    ("--start-deadline 1", [3, 3], ["waited 1.[0-9]* s for the other ranks in NCCL's initialisation; the deadline of the start is 1.000 s",
-                                    "rank 0 failed: waited 1|waited [12].* the deadline of the start is 1.000 s"]),
+    ("--start-deadline 1", [3, 3], ["^tessera: waited 1.* in NCCL's initialisation; the deadline of the start is 1.000 s",
+                                    "rank 0 failed: waited 1.* the deadline of the start is 1.000 s"]),
 ])
 def test_a_slow_start_has_a_limit_of_its_own(program, flags, statuses, patterns):
     with Ranks(program, 2, FLAGS, ONE, flags, planted=["1:TESSERA_DOUBLE_SLOW_START=2500"]) as job:
