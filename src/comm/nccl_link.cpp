@@ -148,7 +148,7 @@ void NcclLink::end(Deadline deadline) noexcept {
   if (!alive()) return;
   Result state = on_comm([&] { return table_.finalize(comm_); });
   const auto waited = poll_in_vain(deadline, [&] {
-    if (state == Result::in_progress) state = family_->has_lost_peer() ? Result::remote_error : own_state();
+    if (state == Result::in_progress) state = own_state();
     return state != Result::in_progress;
   });
   if (waited || failed(state)) return give_up();

@@ -428,7 +428,9 @@ TEST_F(NcclFaults, ALostRankOfTheSameHostAbortsTheOthersWithItsReason) {
     Ranks::run(Double::table(), place_of(hosts.rank(), 3, port), {}, [&](Ranks& c) {
       barrier(c);
       if (c.rank() == 2) throw InputError("no such file");
+      const auto begin = Clock::now();
       expect_parts(failure_of([&] { barrier(c); }), {"barrier", "rank 2 failed: no such file"});
+      EXPECT_LT(Clock::now() - begin, milliseconds(1500)) << "only the watch's thread noticed";
       expect_parts(failure_of([&] { barrier(c); }), {"cannot be used: rank 2 failed"});
     });
   };
