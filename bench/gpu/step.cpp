@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// A training step of a Llama of 1.5 billion weights on one GPU, one JSON object per line: its model FLOP/s as a
 /// fraction of the bf16 matmul rate of the card in the same run; the same step as a CUDA graph; then a breakdown of the
-/// time by the schedule's events, in steps in which the host waits for the device after each event.
+/// time by the schedule's events, in steps in which the host waits for the device after each event. BENCH_SEQUENCES=N:
+/// only steps of N sequences, and no breakdown.
 #include <cmath>
 #include <map>
 
@@ -185,6 +186,12 @@ Timed timed(const Step& step) {
   return {.seconds = calibrate::median(seconds), .loss = loss};
 }
 
+/// The value of BENCH_SEQUENCES; 0 without it.
+std::int64_t only_sequences() {
+  const char* const value = std::getenv("BENCH_SEQUENCES");
+  return value == nullptr ? 0 : std::atoll(value);
+}
+
 void measure_graph(Run& run, const std::string& name, double queued_seconds) {
   for (int i = 0; i < 2; ++i) run.graph_step();  // one is enqueued normally, one captured
   const auto [seconds, loss] = timed([&] { return run.graph_step(); });
@@ -211,6 +218,7 @@ void measure(Comm& communicator, std::int64_t sequences, double card_rate, const
       static_cast<double>(sequences * sequence) / step, rate / 1e12, card_rate / 1e12, rate / card_rate,
       static_cast<long long>(run.peak_bytes()), static_cast<long long>(run.planned_bytes()), loss);
   measure_graph(run, name, step);
+  if (only_sequences() != 0) return;
   std::printf("{\"bench\": \"%s, parts\"", name.c_str());
   double sum = 0;
   for (const auto& [part, part_seconds] : run.parts(2)) {
@@ -224,6 +232,7 @@ void measure(Comm& communicator, std::int64_t sequences, double card_rate, const
 void bench_step(const gpu::TimeLeft& left) {
   const double card_rate = gpu::matmul_rate();
   for (const std::int64_t sequences : {4, 1}) {
+    if (only_sequences() != 0 && only_sequences() != sequences) continue;
     try {
       Comm::run(1, {}, [&](Comm& communicator) { measure(communicator, sequences, card_rate, left); });
     } catch (const MemoryError& error) {

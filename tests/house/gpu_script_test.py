@@ -13,7 +13,11 @@ from support.program import run
 
 FAKES = {  # a script's path: its lines
     "bin/cmake": """[ "$1" != --build ] || cp "$PROGRAMS"/* "$2" """,
-    "bin/nvidia-smi": """echo 'name, driver_version\nNVIDIA "H100", 580.1'""",
+    "bin/nvidia-smi": """
+[ -z "${NO_GPU:-}" ] || { echo "No devices were found"; exit 6; }
+while [[ "$*" = *-lms* ]]; do echo "1755, 612.30, 55, 0x0000000000000004"; sleep 0.1; done
+echo 'name, driver_version\nNVIDIA "H100", 580.1'""",
+    "bin/strip": """cp "$3" "$2" """,
     "bin/nvcc": """echo 'Cuda compilation tools, release 13.0, V13.0.88\nBuild cuda_13.0'""",
     "sanitizer/compute-sanitizer": """
 [ "$1" != --version ] || { echo "NVIDIA Compute Sanitizer 2025"; exit; }
@@ -79,3 +83,22 @@ def test_smoke(folder, environment, status, printed, reported):
         assert re.search(pattern, report), f"no /{pattern}/ in {report}"
     if tools == ["bin", "sanitizer"]:
         assert re.search("CudaAttention.OnTensorCores.*Cuda.RmsNormOfLongRows", read("calls"))
+
+
+def test_pack_makes_an_archive_of_at_most_so_many_bytes(folder):
+    for name in "tessera", "tests_cuda_stacks", "bench_step", "libtessera_timeline.so":
+        write(f"programs/{name}", "#!/bin/sh\n").chmod(0o755)
+
+    def pack(**variables):
+        return run("bash", TESTS.parent / "bench/gpu.sh", "pack", status=None, env=os.environ | {
+            "PROGRAMS": str(folder / "programs"), "BUILD": str(folder / "pack"), "CUDNN_FRONTEND_ROOT": "/nowhere",
+            "PATH": f"{folder}/bin:{os.environ['PATH']}"} | variables)
+
+    assert pack().prints("tessera-gpu.tar.xz: [0-9]+ bytes; needs of the machine: ").status == 0
+    listed = run("tar", "-tJf", "pack/tessera-gpu.tar.xz").out
+    for name in "bin/tessera", "bin/bench_killed", "bin/libtessera_timeline.so", "bench/gpu.sh", "bench/gpu/ranks.sh", "libraries":
+        assert f"tessera-gpu/{name}\n" in listed
+    assert pack(MOST_BYTES="100").warns("has [0-9]+ bytes, [0-9]+ more than it may have; the largest file is .*/bin/").status == 1
+    missing = pack(CUDACXX="/nowhere/nvcc")
+    assert (missing.status, missing.err.count("\n")) == (2, 1)
+    missing.warns("^bench/gpu.sh pack: /nowhere/nvcc is not in PATH or /usr/local/cuda/bin; pack where CUDA's compiler")
