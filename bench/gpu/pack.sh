@@ -6,7 +6,7 @@ from_machine='^lib(cuda|cudart|cublas|cublasLt|cudnn|nccl|nvrtc|cupti)[.-]' # to
 from_system='^(ld-linux|lib(c|m|dl|rt|util|pthread|stdc\+\+|gcc_s)\.)'           # every image has them
 
 pack() {
-  local build=${BUILD:-build/pack} programs=(tessera tests_cuda tests_cuda_stacks bench_operations bench_step bench_killed)
+  local build=${BUILD:-build/pack} programs=(tessera tests_cuda tests_cuda_stacks bench_operations bench_step bench_matmuls bench_killed)
   local program path name place archive bytes
   if ! PATH=$PATH:/usr/local/cuda/bin command -v "${CUDACXX:-nvcc}" >/dev/null; then
     echo "bench/gpu.sh pack: ${CUDACXX:-nvcc} is not in PATH or /usr/local/cuda/bin; pack where CUDA's compiler, cuBLASLt and NCCL are" >&2

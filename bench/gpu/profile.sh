@@ -22,6 +22,6 @@ case $1 in
       NF == columns {
         kernel = substr($column["Kernel Name"], 1, 120); gsub(/["\\]/, "", kernel)
         value = $column["Metric Value"]; gsub(/,/, "", value)
-        printf "{\"bench\": \"counters\", \"kernel\": \"%s\", \"metric\": \"%s\", \"unit\": \"%s\", \"value\": %.6g}\n", kernel, $column["Metric Name"], $column["Metric Unit"], value
+        printf "{\"bench\": \"counters\", \"kernel\": \"%s\", \"metric\": \"%s\", \"unit\": \"%s\", \"value\": %.10g}\n", kernel, $column["Metric Name"], $column["Metric Unit"], value
       }' "$file" ;;
 esac

@@ -11,8 +11,8 @@
 # Environment: PROGRAMS, the folder of `tessera`; REPORT_FOLDER, what steps leave for each other; CARD_MODEL, other sizes.
 set -euo pipefail
 tessera=$PROGRAMS/tessera
-read -ra model <<<"${CARD_MODEL:---vocab 4096 --hidden 1024 --intermediate 4096 --layers 4 --heads 8 --kv-heads 4 --head-dim 128 --seq-len 1024}"
-common=(train --comm nccl --data text.txt --batch-size 8 --precision bf16 --lr-schedule constant --validation-fraction 0
+read -ra model <<<"${CARD_MODEL:---vocab 4096 --hidden 1024 --intermediate 4096 --layers 4 --heads 8 --kv-heads 4 --head-dim 128 --seq-len 1024 --batch-size 8}"
+common=(train --comm nccl --data text.txt --precision bf16 --lr-schedule constant --validation-fraction 0
   --threads 1 --device-deadline 10)
 graphs_on=(--cuda-graphs) graphs_off=()
 
@@ -47,7 +47,7 @@ expect() { # STATUS RANK...: these end with it
   [ $failed -eq 0 ] || { tail -n 6 [0-9]*.log && return 1; }
 }
 train() { # NAME RANKS FLAGS...: makes NAME.jsonl
-  launch "$2" "${common[@]}" "${model[@]}" --steps 4 --metrics "$1.jsonl" "${@:3}"
+  launch "$2" "${common[@]}" "${model[@]}" --steps 3 --metrics "$1.jsonl" "${@:3}"
   expect 0 "${!pids[@]}"
 }
 losses() { sed -nE 's/^\{"step":([0-9]+),"loss":([^,]+),"grad_norm":([^,]+),.*/\1 \2 \3/p' "$1"; } # FILE

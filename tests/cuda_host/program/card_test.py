@@ -10,8 +10,9 @@ import pytest
 from gpu_script_test import FAKES
 from support.files import TESTS, read, write
 from cuda_host.program.ranks import LIMIT
-from support.program import NARROW, run
+from support.program import run
 
+SMALL = "--layers 1 --hidden 32 --heads 2 --kv-heads 1 --head-dim 16 --intermediate 32 --vocab 64 --seq-len 8 --batch-size 4"
 TESSERA = """
 export TESSERA_DOUBLE_GPUS=1 TESSERA_DOUBLE_GPU_BYTES=100000000000
 [ -z "${MASTER_PORT:-}" ] || { export TESSERA_DOUBLE_FOLDER=$PWD/doubles.$MASTER_PORT; mkdir -p "$TESSERA_DOUBLE_FOLDER"; }
@@ -40,7 +41,7 @@ def card(program, folder):
     def ran(*arguments, status=0, **variables):
         shutil.rmtree("build", ignore_errors=True)
         environment = {"PROGRAMS": str(folder / "programs"), "CALLS": str(folder / "calls"), "BUILD": str(folder / "build"), "OUT": str(folder),
-                       "REAL_PROGRAM": str(program.path), "CARD_MODEL": f"--layers 1 --vocab 256 {NARROW}", "CARD_REPEATS": "1", "SLOW": "3",
+                       "REAL_PROGRAM": str(program.path), "CARD_MODEL": SMALL, "CARD_REPEATS": "1", "SLOW": "3",
                        "PATH": f"{folder}/bin:{folder}/sanitizer:{os.environ['PATH']}"}
         run("bash", TESTS.parent / "bench/gpu.sh", "card", *arguments, status=status, limit=LIMIT, stderr=subprocess.STDOUT,
             env=os.environ | environment | variables)
