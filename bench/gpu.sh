@@ -22,7 +22,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 mode=${1:-} begin=$SECONDS architectures=${2:-90a} pattern=
 case $mode in
-  pack) . bench/gpu/pack.sh && pack && exit ;;
+  pack) . bench/gpu/pack.sh; pack; exit ;;
   card)
     if ! [[ ${2:-} =~ ^[1-9][0-9]*$ ]]; then
       echo "bench/gpu.sh card: the number of seconds is '${2:-}'; it is a whole number, such as 560" >&2

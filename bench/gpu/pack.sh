@@ -6,13 +6,16 @@ from_machine='^lib(cuda|cudart|cublas|cublasLt|cudnn|nccl|nvrtc|cupti)[.-]' # to
 from_system='^(ld-linux|lib(c|m|dl|rt|util|pthread|stdc\+\+|gcc_s)\.)'           # every image has them
 
 pack() {
-  local build=${BUILD:-build/pack} programs=(tessera tests_cuda tests_cuda_stacks bench_operations bench_step bench_matmuls bench_killed)
+  local build programs=(tessera tests_cuda tests_cuda_stacks bench_operations bench_step bench_matmuls bench_killed)
   local program path name place archive bytes
   if ! PATH=$PATH:/usr/local/cuda/bin command -v "${CUDACXX:-nvcc}" >/dev/null; then
     echo "bench/gpu.sh pack: ${CUDACXX:-nvcc} is not in PATH or /usr/local/cuda/bin; pack where CUDA's compiler, cuBLASLt and NCCL are" >&2
     exit 2
   fi
+  build=$(realpath -m "${BUILD:-build/pack}")
   mkdir -p "$build"
+  place=$build/tessera-gpu archive=$build/tessera-gpu.tar.xz
+  rm -rf "$place" "$archive"
   if [ -z "${CUDNN_FRONTEND_ROOT:-}" ] && python3 -m pip install -q --no-deps --upgrade --target "$build/frontend" nvidia-cudnn-frontend; then
     export CUDNN_FRONTEND_ROOT=$build/frontend
   fi
@@ -21,8 +24,6 @@ pack() {
   grep -qs 'CUDNN_FRONTEND_INCLUDE_DIR.*NOTFOUND' "$build/CMakeCache.txt" && echo "attention is ours: cudnn-frontend's headers are not found"
   cmake --build "$build" -j "${JOBS:-$(nproc)}" --target tessera_program "${programs[@]:1}" tessera_timeline
 
-  place=$build/tessera-gpu archive=$build/tessera-gpu.tar.xz
-  rm -rf "$place" "$archive"
   mkdir -p "$place/bin" "$place/lib" "$place/bench"
   : >"$place/found"
   for program in "${programs[@]}" libtessera_timeline.so; do

@@ -12,7 +12,8 @@ from support.files import TESTS, read, write
 from support.program import run
 
 FAKES = {  # a script's path: its lines
-    "bin/cmake": """[ "$1" != --build ] || cp "$PROGRAMS"/* "$2" """,
+    "bin/cmake": """[ "$1" != "${BROKEN_CMAKE:-}" ] || exit 1
+[ "$1" != --build ] || cp "$PROGRAMS"/* "$2" """,
     "bin/nvidia-smi": """
 [ -z "${NO_GPU:-}" ] || { echo "No devices were found"; exit 6; }
 while [[ "$*" = *-lms* ]]; do echo "1755, 612.30, 55, 0x0000000000000004"; sleep 0.1; done
@@ -86,7 +87,7 @@ def test_smoke(folder, environment, status, printed, reported):
 
 
 def test_pack_makes_an_archive_of_at_most_so_many_bytes(folder):
-    for name in "tessera", "tests_cuda_stacks", "bench_step", "libtessera_timeline.so":
+    for name in "tessera", "tests_cuda_stacks", "bench_step", "bench_matmuls", "libtessera_timeline.so":
         write(f"programs/{name}", "#!/bin/sh\n").chmod(0o755)
 
     def pack(**variables):
@@ -99,6 +100,7 @@ def test_pack_makes_an_archive_of_at_most_so_many_bytes(folder):
     for name in "bin/tessera", "bin/bench_killed", "bin/libtessera_timeline.so", "bench/gpu.sh", "bench/gpu/ranks.sh", "libraries":
         assert f"tessera-gpu/{name}\n" in listed
     assert pack(MOST_BYTES="100").warns("has [0-9]+ bytes, [0-9]+ more than it may have; the largest file is .*/bin/").status == 1
+    assert pack(BROKEN_CMAKE="--build").status == 1 and not os.path.exists("pack/tessera-gpu.tar.xz")
     missing = pack(CUDACXX="/nowhere/nvcc")
     assert (missing.status, missing.err.count("\n")) == (2, 1)
     missing.warns("^bench/gpu.sh pack: /nowhere/nvcc is not in PATH or /usr/local/cuda/bin; pack where CUDA's compiler")

@@ -24,6 +24,7 @@ MORE = {
 echo '{"bench": "step of a 1.5-billion Llama, 4 x 4096 tokens", "ms": 400.00, "share_of_matmul_rate": 0.5}'
 [ -z "${TIMELINE:-}" ] || echo '{"bench": "timeline, graphs", "busy_ms": 299.0}' >"$TIMELINE" """,
     "bin/ncu": """
+[ -z "${MANY:-}" ] || { yes '{"bench": "many", "value": 1234567890123456789012345678901234567890}' | head -n 20000; yes "a log" | head -n 9000; exit 1; }
 printf '%s\\n' '==PROF== Connected' '"ID","Kernel Name","Metric Name","Metric Unit","Metric Value"' \
   '"0","void norm_rows<bf16>(int)","sm__inst_executed.sum","inst","1,234,567"' >"$3" """,
 }
@@ -67,10 +68,13 @@ def test_every_step_passes_or_is_skipped_with_a_reason(card):
 
 
 def test_steps_that_fail_are_reported_and_the_others_run(card):
-    results, rows, report = card("300", "fsdp2:2|kernels$", status=1, BROKEN="fsdp2:2 --cuda-graphs")
+    results, rows, report = card("300", "fsdp2:2|kernels$", status=1, BROKEN="fsdp2:2 --cuda-graphs", MANY="1")
     assert results.pop("NCCL, 4 ranks, fsdp2:2").startswith("FAILED (status 1)")
-    assert [name for name, result in results.items() if result.startswith("passed")] == ["plain kernels", "counters of kernels"]
-    [failure] = report["failures"]
+    assert results.pop("counters of kernels").startswith("FAILED (status 1)")
+    assert [name for name, result in results.items() if result.startswith("passed")] == ["plain kernels"]
+    assert 1000 < len(rows) < 20000  # the first of them
+    failure, other = report["failures"]
+    assert other["end_of_log"].count("a log") < 100
     assert failure["name"] == "NCCL, 4 ranks, fsdp2:2" and "tessera: planted" in failure["end_of_log"]
     assert "fsdp2:2 on 4 ranks, queued" in [row["bench"] for row in rows]  # before it failed
 
