@@ -8,7 +8,7 @@
 #        ranks.sh pieces                      digests on 1, 2 and 4 ranks are identical
 #        ranks.sh killed RANKS FLAGS...       the last rank is killed: every other one ends with status 3
 #        ranks.sh plan                        calibrate, and plans of the steps that bench_step times
-# Environment: PROGRAMS, the folder of `tessera`; REPORT_FOLDER, what steps leave for each other; CARD_MODEL, other sizes.
+# Environment: PROGRAMS, the folder of `tessera`; REPORT_FOLDER, what steps leave for each other; CARD_MODEL, CARD_STEPS and CARD_REPEATS, other sizes.
 set -euo pipefail
 tessera=$PROGRAMS/tessera
 read -ra model <<<"${CARD_MODEL:---vocab 4096 --hidden 1024 --intermediate 4096 --layers 4 --heads 8 --kv-heads 4 --head-dim 128 --seq-len 1024 --batch-size 8}"
@@ -47,11 +47,15 @@ expect() { # STATUS RANK...: these end with it
   [ $failed -eq 0 ] || { tail -n 6 [0-9]*.log && return 1; }
 }
 train() { # NAME RANKS FLAGS...: makes NAME.jsonl
-  launch "$2" "${common[@]}" "${model[@]}" --steps 3 --metrics "$1.jsonl" "${@:3}"
+  launch "$2" "${common[@]}" "${model[@]}" --steps "${CARD_STEPS:-6}" --metrics "$1.jsonl" "${@:3}"
   expect 0 "${!pids[@]}"
 }
 losses() { sed -nE 's/^\{"step":([0-9]+),"loss":([^,]+),"grad_norm":([^,]+),.*/\1 \2 \3/p' "$1"; } # FILE
-last() { sed -nE "s/.*\"$2\":([0-9.e+-]+).*/\1/p" "$1" | tail -n 1; } # FILE KEY: its number in the last record
+last() { # FILE KEY: its number in the last record, or null
+  local number
+  number=$(sed -nE "s/.*\"$2\":([0-9.e+-]+).*/\1/p" "$1" | tail -n 1)
+  echo "${number:-null}"
+}
 
 strategy() { # RANKS FLAGS...
   local alone=$REPORT_FOLDER/alone.jsonl mode

@@ -50,9 +50,10 @@ clocks_since() { # LINE
     END { if (n) printf "%d to %d MHz, %.0f W, %d C, reasons%s", low, high, power / n, hot, reasons }'
 }
 
-# The rows of a bench, which are JSON objects, for the table: of each the name, the time and the ratios.
+# The rows of a bench, which are JSON objects, for the table: of each the name, the time and the ratios. A number that is none
+# is null.
 rows_of() { # LOG
-  grep -E '^\{"bench": .*\}$' "$1" >>"$report_folder/rows" || true
+  sed -nE '/^\{"bench": .*\}$/ { s/": -?(nan|inf)?([,}])/": null\2/g; p }' "$1" >>"$report_folder/rows" || true
   sed -nE 's/^\{"bench": "([^"]*)"(.*)\}$/\1\2/p' "$1" | awk -F ', "' '{
     line = "  " $1
     for (i = 2; i <= NF; ++i)

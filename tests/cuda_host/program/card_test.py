@@ -24,7 +24,11 @@ MORE = {
 echo '{"bench": "step of a 1.5-billion Llama, 4 x 4096 tokens", "ms": 400.00, "share_of_matmul_rate": 0.5}'
 [ -z "${TIMELINE:-}" ] || echo '{"bench": "timeline, graphs", "busy_ms": 299.0}' >"$TIMELINE" """,
     "bin/ncu": """
-[ -z "${MANY:-}" ] || { yes '{"bench": "many", "value": 1234567890123456789012345678901234567890}' | head -n 20000; yes "a log" | head -n 9000; exit 1; }
+if [ -n "${MANY:-}" ]; then
+  yes '{"bench": "many", "value": 1234567890123456789012345678901234567890}' | head -n 20000
+  yes "a log" | head -n 9000
+  exit 1
+fi
 printf '%s\\n' '==PROF== Connected' '"ID","Kernel Name","Metric Name","Metric Unit","Metric Value"' \
   '"0","void norm_rows<bf16>(int)","sm__inst_executed.sum","inst","1,234,567"' >"$3" """,
 }
@@ -41,13 +45,15 @@ def card(program, folder):
 
     def ran(*arguments, status=0, **variables):
         shutil.rmtree("build", ignore_errors=True)
-        environment = {"PROGRAMS": str(folder / "programs"), "CALLS": str(folder / "calls"), "BUILD": str(folder / "build"), "OUT": str(folder),
-                       "REAL_PROGRAM": str(program.path), "CARD_MODEL": SMALL, "CARD_REPEATS": "1", "SLOW": "3",
+        environment = {"PROGRAMS": str(folder / "programs"), "CALLS": str(folder / "calls"), "BUILD": str(folder / "build"),
+                       "OUT": str(folder), "REAL_PROGRAM": str(program.path), "CARD_MODEL": SMALL, "CARD_STEPS": "3",
+                       "CARD_REPEATS": "1", "SLOW": "3",
                        "PATH": f"{folder}/bin:{folder}/sanitizer:{os.environ['PATH']}"}
-        run("bash", TESTS.parent / "bench/gpu.sh", "card", *arguments, status=status, limit=LIMIT, stderr=subprocess.STDOUT,
-            env=os.environ | environment | variables)
+        ended = run("bash", TESTS.parent / "bench/gpu.sh", "card", *arguments, status=None, limit=LIMIT, stderr=subprocess.STDOUT,
+                    env=os.environ | environment | variables)
         assert os.path.getsize("report.json") < 1 << 20
         report = json.loads(read("report.json"))
+        assert ended.status == status, [entry for entry in report["results"] if entry["result"].startswith("FAILED")]
         return {entry["name"]: entry["result"] for entry in report["results"]}, report["rows"], report
     return ran
 
