@@ -34,6 +34,19 @@ fi
 printf '%s\\n' '==PROF== Connected' '"ID","Kernel Name","Metric Name","Metric Unit","Metric Value"' \
   '"0","void norm_rows<bf16>(int)","sm__inst_executed.sum","inst","1,234,567"' >"$3" """,
 }
+SCRIPTED = """
+while [ $# -gt 0 ]; do
+  case $1 in
+    diff) exit "${DIFF:-0}" ;;
+    --metrics) metrics=$2 ;;
+    --steps) steps=$2 ;;
+    --cuda-graphs) LOSS=${GRAPHS_LOSS:-${LOSS:-5.0}} ;;
+  esac
+  shift
+done
+[ "$WORLD_SIZE" != 1 ] || LOSS=5.0
+[ "$RANK" != 0 ] || for step in 1 2 3 4; do echo "{\\"step\\":$step,\\"loss\\":${LOSS:-5.0},\\"grad_norm\\":1.0,\\"step_seconds\\":1}"; done >"$metrics"
+[ "$steps" != 100000 ] || { sleep 1; exit "${SURVIVORS:-3}"; }"""
 NCCL = ["2 ranks, fsdp2", "2 ranks, zero1", "2 ranks, replicated", "4 ranks, hybrid:2", "4 ranks, hybrid:2:full",
         "4 ranks, fsdp2:2", "4 ranks, ulysses:2", "1, 2 and 4 ranks, pieces", "2 ranks, fsdp2, one killed",
         "4 ranks, hybrid:2, one killed"]
@@ -85,6 +98,19 @@ def test_steps_that_fail_are_reported_and_the_others_run(card):
     assert other["end_of_log"].count("a log") < 100
     assert failure["name"] == "NCCL, 4 ranks, fsdp2:2" and "tessera: planted" in failure["end_of_log"]
     assert "fsdp2:2 on 4 ranks, queued" in [row["bench"] for row in rows]  # before it failed
+
+
+@pytest.mark.parametrize("pattern, planted, reported", [
+    ("zero1|pieces|hybrid:2, one killed", {}, ""),
+    ("zero1", {"LOSS": "5.2"}, "queued, step 1: loss 5.2, and 5.0 on one rank"),
+    ("zero1", {"GRAPHS_LOSS": "5.01"}, "graphs give other losses or gradient norms"),
+    ("pieces", {"DIFF": "1"}, ""),
+    ("hybrid:2, one killed", {"SURVIVORS": "0"}, "rank 2: status 0 instead of 3")])
+def test_ranks_that_differ_fail(card, pattern, planted, reported):
+    write("programs/tessera", f"#!/usr/bin/env bash\n{SCRIPTED}\n")
+    results, _, report = card("300", pattern, status=1 if planted else 0, **planted)
+    assert len(results) == (1 if planted else 3)
+    assert reported in "".join(failure["end_of_log"] for failure in report["failures"])
 
 
 def test_what_there_is_no_time_for_is_named(card):
