@@ -44,7 +44,7 @@ pack() {
   mkdir "$place/bench/gpu"
   cp bench/gpu/*.sh bench/gpu/torch_rows.py "$place/bench/gpu"
 
-  tar -C "$build" -c tessera-gpu | xz -T0 -9 >"$archive"
+  tar -C "$build" -c tessera-gpu | xz -T0 --lzma2=preset=4,dict=64MiB >"$archive"
   bytes=$(stat -c %s "$archive")
   du -ab "$place/bin" "$place/lib"
   if [ "$bytes" -gt "$most_bytes" ]; then
