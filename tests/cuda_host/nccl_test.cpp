@@ -173,6 +173,22 @@ class CudaHost_nccl_faults : public CudaHost_nccl {
     EXPECT_LT(Clock::now() - begin, milliseconds(1000)) << text;
     return text;
   }
+  /// Two ranks meet as processes do. Rank 0 calls first(c, fails); 100 ms after `fails`, rank 1 fails, and then rank 0.
+  static void expect_reason(const std::function<void(Ranks&, std::atomic<bool>&)>& first) {
+    const int port = comm::free_port();
+    std::atomic<bool> fails = false;
+    const auto rank = [&](comm::Threads<>& hosts) {
+      Ranks::run(comm::nccl::library(), comm::place_of(hosts.rank(), 2, port), {}, [&](Ranks& c) {
+        comm::barrier(c);
+        while (c.rank() == 1 && !fails) std::this_thread::sleep_for(milliseconds(1));
+        if (c.rank() == 1) std::this_thread::sleep_for(milliseconds(100));
+        if (c.rank() == 1) throw InputError("a full disk");
+        first(c, fails);
+        expect_has(failure_of([&] { comm::barrier(c); }), "rank 1 failed: a full disk");
+      });
+    };
+    EXPECT_THROW(comm::Threads<>::run(2, {}, rank), InputError);
+  }
   /// A step with a collective, to be captured in a graph.
   struct Step {
     explicit Step(Ranks& c) : full(8 * c.size()), local(8), counts(static_cast<std::size_t>(c.size()), 8) {}
@@ -301,22 +317,20 @@ TEST_F(CudaHost_nccl_faults, AFailureOfOneCommunicatorEndsWaitsOnTheOthers) {
 
 /// A host that is blocked in a call of the device hears nothing itself: its watch's thread aborts the collective.
 TEST_F(CudaHost_nccl_faults, AHostThatIsBlockedBehindALostPeerIsReleased) {
-  const int port = comm::free_port();
-  std::atomic<bool> queued = false;
   machine().patience = std::chrono::seconds(10);
-  const auto rank = [&](comm::Threads<>& hosts) {
-    Ranks::run(comm::nccl::library(), comm::place_of(hosts.rank(), 2, port), {}, [&](Ranks& c) {
-      comm::barrier(c);
-      while (c.rank() == 1 && !queued) std::this_thread::sleep_for(milliseconds(1));
-      if (c.rank() == 1) throw InputError("a full disk");
-      Step step(c);
-      step.queue(c);
-      queued = true;
-      step.compute.synchronize();
-      EXPECT_NE(failure_of([&] { comm::barrier(c); }).find("rank 1 failed: a full disk"), std::string::npos);
-    });
-  };
-  EXPECT_THROW(comm::Threads<>::run(2, {}, rank), InputError);
+  expect_reason([](Ranks& c, std::atomic<bool>& fails) {
+    Step step(c);
+    step.queue(c);
+    fails = true;
+    step.compute.synchronize();
+  });
+}
+
+TEST_F(CudaHost_nccl_faults, AFailureThatNcclReportsFirstHasTheReasonOfTheRankThatFailed) {
+  expect_reason([](Ranks& c, std::atomic<bool>& fails) {
+    fail_nccl(c.rank(), ncclRemoteError);
+    fails = true;
+  });
 }
 
 TEST_F(CudaHost_nccl_faults, RegisteredMemoryIsFreedWhenNoKernelUsesIt) {
