@@ -46,10 +46,8 @@ NcclLink::NcclLink(const nccl::Table& table, const nccl::Seat& seat, const Optio
     start.watch->when_blocked([family = std::weak_ptr(family_)] {
       if (const auto left = family.lock()) left->give_up();
     });
-  nccl::Comm made = nullptr;
-  const Result result = table_.init(made, seat.size, seat.id, seat.rank);
   std::unique_lock lock(family_->mutex);
-  comm_ = made;
+  const Result result = table_.init(comm_, seat.size, seat.id, seat.rank);
   lock.unlock();
   require_nccl_success(result, "initialisation");
   settle("initialisation", Deadline(0), true);
@@ -84,17 +82,15 @@ Result NcclLink::on_comm(const F& f) {
 void NcclLink::issue(std::span<const nccl::Call> calls, nccl::Stream stream, Deadline deadline) {
   check();
   if (calls.empty()) return;
-  std::string_view what = "a group's start";
   const Result result = on_comm([&] {
-    if (const Result started = table_.group_start(); failed(started)) return started;
-    Result worst = Result::success;
+    Result worst = table_.group_start();
+    if (failed(worst)) return worst;
     for (const nccl::Call& call : calls)
       if (const Result called = table_.call(call, comm_, stream); failed(called)) worst = called;
     const Result ended = table_.group_end();  // also after an error, because the group is a state of the thread
-    what = failed(worst) ? "a call" : "a group";
     return failed(worst) ? worst : ended;
   });
-  require_nccl_success(result, what);
+  require_nccl_success(result, "a group");
   settle("a group", deadline, !connected_);
   connected_ = true;
 }
