@@ -102,7 +102,12 @@ Train everything() {
   o.tensorboard = "board", o.digests = "d.jsonl", o.verify_every = 3;
   o.resume_anyway = true, o.on_signal = train::OnSignal::stop;
   o.cuda_graphs = true, o.log_every = 10, o.dry_run = true, o.ranks = 16, o.memory = "8GiB", o.print_schedule = true;
-  o.launch = {.ranks = 1, .threads = 3, .deadline_seconds = 2.5, .device_deadline_seconds = 9, .windows = false};
+  o.launch = {.ranks = 1,
+              .threads = 3,
+              .deadline_seconds = 2.5,
+              .start_deadline_seconds = 7,
+              .device_deadline_seconds = 9,
+              .windows = false};
   command.stack = {.sharding = cli::parse_sharding("hybrid:2:full"),
                    .precision = PrecisionChoice::bf16_wire,
                    .offload = OffloadChoice::optimizer,
@@ -346,7 +351,7 @@ TEST(ConfigFile, RoundTripsEveryOption) {
   bind(flags, written);
   const std::string path = folder.write("run.toml", train::write_toml(flags)).string();
   const Bound<Train> read = bound_of({"--config", path.c_str()});
-  EXPECT_EQ(given(read.flags).size(), 91u);
+  EXPECT_EQ(given(read.flags).size(), 92u);
   EXPECT_EQ(*read, written);
 }
 
