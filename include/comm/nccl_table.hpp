@@ -46,7 +46,7 @@ struct Call {
 };
 
 struct Table {
-  int (*version)();  ///< returns NCCL_VERSION_CODE of the loaded library
+  int (*version)();       ///< returns NCCL_VERSION_CODE of the loaded library
   int least_version = 0;  ///< oldest version that has all functions of the table
   Result (*get_unique_id)(Id& id);
   Result (*init)(Comm& made, int size, const Id& id, int rank);
