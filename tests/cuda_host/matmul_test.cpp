@@ -33,7 +33,7 @@ class CudaHost_matmul : public OnDoubles {
     Rank rank;
     const bool ta = flags & 1, tb = flags & 2, accumulate = flags & 4;
     const std::int64_t gap = flags & 8 ? 3 : 0;
-    // Addresses aligned to 32, 16 and 64 bytes, the alignments that cuBLASLt is promised.
+    // Addresses aligned to 32, 16 and 64 bytes, of which cuBLASLt is promised 16.
     const OnDevice<A> a(rank, matrix<A>(ta ? k : m, ta ? m : k, gap, 1), 32 / sizeof(A));
     const OnDevice<A> b(rank, matrix<A>(tb ? n : k, tb ? k : n, 2 * gap, 2), 16 / sizeof(A));
     const OnDevice<C> c(rank, matrix<C>(m, n, gap, 3), 64 / sizeof(C));
@@ -86,6 +86,23 @@ TEST_F(CudaHost_matmul, GivesCublasLtAWorkspaceAlignedTo256Bytes) {
     frame.allocate<float>({odd});
     product.enqueue(rank);
     rank.stream.synchronize();
+  }
+}
+
+TEST_F(CudaHost_matmul, ChoosesAnAlgorithmByTheAlignmentOfEachOperandUpTo16Bytes) {
+  constexpr int bytes[] = {256, 16, 8, 2};
+  constexpr int algorithms[] = {1, 1, 2, 3};  // all that were chosen so far
+  for (int operand = 0; operand < 3; ++operand) {
+    Rank rank;
+    const int before = machine().calls()["cublasLtMatmulAlgoGetHeuristic"];
+    for (int i = 0; i < 4; ++i) {
+      const auto at = [&](int of) { return of == operand ? bytes[i] / static_cast<int>(sizeof(bf16)) : 0; };
+      const OnDevice<bf16> a(rank, matrix<bf16>(8, 8, 0, 1), at(0)), b(rank, matrix<bf16>(8, 8, 0, 2), at(1)),
+          c(rank, matrix<bf16>(8, 8, 0, 3), at(2));
+      device::enqueue(rank.stream, device::Matmul<bf16>{.a = {a, false}, .b = {b, false}, .c = c});
+      rank.stream.synchronize();
+      EXPECT_EQ(machine().calls()["cublasLtMatmulAlgoGetHeuristic"] - before, algorithms[i]) << operand << " " << i;
+    }
   }
 }
 
