@@ -101,7 +101,8 @@ Train everything() {
   o.checkpoint_dir = "out", o.checkpoint_every = 4, o.resume = "there", o.metrics = "m.jsonl", o.trace = "t.json";
   o.tensorboard = "board", o.digests = "d.jsonl", o.verify_every = 3;
   o.resume_anyway = true, o.on_signal = train::OnSignal::stop;
-  o.cuda_graphs = true, o.log_every = 10, o.dry_run = true, o.ranks = 16, o.memory = "8GiB", o.print_schedule = true;
+  o.cuda_graphs = train::CudaGraphs::on, o.log_every = 10, o.dry_run = true, o.ranks = 16, o.memory = "8GiB";
+  o.print_schedule = true;
   o.launch = {.ranks = 1,
               .threads = 3,
               .deadline_seconds = 2.5,
@@ -167,6 +168,23 @@ TEST(Flags, BooleanFlagsWorkWithAndWithoutAValue) {
   EXPECT_EQ(train_of({"--tied"}).model.values.at("tied"), "true");
   EXPECT_EQ(train_of({"--tied=false"}).model.values.at("tied"), "false");
   EXPECT_TRUE(train_of({}).model.values.empty());
+}
+
+TEST(Flags, GraphsAreOnOffOrAutomatic) {
+  using train::CudaGraphs;
+  const TemporaryFolder folder;
+  const std::vector<std::pair<std::string, CudaGraphs>> values = {{"auto", CudaGraphs::automatic},
+                                                                  {"on", CudaGraphs::on},
+                                                                  {"off", CudaGraphs::off},
+                                                                  {"true", CudaGraphs::on},
+                                                                  {"false", CudaGraphs::off}};
+  for (const auto& [text, value] : values) {
+    EXPECT_EQ(train_of({"--cuda-graphs", text.c_str()}).cuda_graphs, value);
+    const std::string path = folder.write("run.toml", "cuda-graphs = \"" + text + "\"\n").string();
+    EXPECT_EQ(train_of({"--config", path.c_str()}).cuda_graphs, value);
+  }
+  EXPECT_INPUT_ERROR(train_of({"--cuda-graphs", "yes"}), "--cuda-graphs yes is not known; known: auto, on, off");
+  EXPECT_INPUT_ERROR(train_of({"--cuda-graphs", "--steps", "3"}), "--cuda-graphs has no value, --steps follows");
 }
 
 TEST(Flags, AnUnknownFlagIsAnErrorThatSuggestsTheNearest) {

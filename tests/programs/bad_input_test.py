@@ -54,8 +54,8 @@ REFUSED = {
         (r"--memory 1MiB is the memory of a rank, whose process takes 256.00 MiB besides tensors", "--tiling budget:auto --memory 1MiB"),
         (r"fsdp2:no-reshard says that itself; write fsdp2:budget=1GiB", "--sharding fsdp2:no-reshard:budget=1GiB"),
         (r"each take what the other leaves", "--sharding fsdp2:budget=auto --tiling budget:auto"),
-        (r"document-separator makes steps differ", "--cuda-graphs --document-separator 10"),
-        (r"leave one of them out", "--cuda-graphs --trace made/trace.json"),
+        (r"document-separator makes steps differ", "--cuda-graphs on --document-separator 10"),
+        (r"leave one of them out", "--cuda-graphs on --trace made/trace.json"),
     ],
     TWO: [
         (r"9 sequences cannot be shared by 2 ranks x 2 micro-batches; .* 8 and 12", "--batch-size 9 --grad-accum 2"),
@@ -177,7 +177,7 @@ def test_is_refused_in_one_line(program, pattern, command):
     (r"every parameter is frozen", f"{TRAIN} --freeze *"),
     (r"not a power of two", f"{TRAIN} --loss-scale dynamic:3"),
     (r"CUDA graphs \(--cuda-graphs\) are asked for, and this stack runs on cpu",
-     "train --config untraced.toml --data text.txt --comm threads:2 --cuda-graphs"),
+     "train --config untraced.toml --data text.txt --comm threads:2 --cuda-graphs on"),
 ])
 def test_is_refused(program, pattern, command):
     program.refuses(pattern, command, lines=None)

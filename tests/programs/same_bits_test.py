@@ -188,7 +188,7 @@ def test_other_runs_that_replay_takes(tessera):
 
     ("verify-every compares pieces of a step, and .* cuts it into none; take fsdp2:pieces=V", FLAGS + "--verify-every 1"),
     ("verify-every -1 must be at least 0", PIECES + "--verify-every=-1"),
-    ("cuda-graphs replays one step, and --verify-every makes steps differ", PIECES + "--verify-every 1 --cuda-graphs"),
+    ("cuda-graphs replays one step, and --verify-every makes steps differ", PIECES + "--verify-every 1 --cuda-graphs on"),
     ("digests no/where: cannot be written: No such file", FLAGS + "--digests no/where"),
     ("digests pieces.jsonl: a run of 4 pieces a step, behind one of 8; give each run a file", TWO + "--digests pieces.jsonl"),
     ("metrics and --digests both write one.jsonl", FLAGS + "--digests one.jsonl --metrics one.jsonl"),

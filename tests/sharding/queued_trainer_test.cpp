@@ -86,11 +86,12 @@ TEST_F(QueuedTrainer, WritesTheSameMetricsWithGraphs) {
   for (const bool overflows : {false, true}) {
     train::TrainOptions queued = options_of(folder, overflows ? "queued-overflows" : "queued");
     queued.launch.ranks = 1;
+    queued.cuda_graphs = train::CudaGraphs::off;
     if (overflows) overflow(queued);
     train::TrainOptions graphs = queued;
     graphs.metrics = folder.path() / "graphs.jsonl";
     *graphs.checkpoint_dir += "-graphs";
-    graphs.cuda_graphs = true;
+    graphs.cuda_graphs = train::CudaGraphs::on;
     train_queued(queued);
     std::filesystem::remove(*graphs.metrics);
     EXPECT_EQ(train_queued(graphs), std::vector<std::string>());
@@ -110,7 +111,7 @@ TEST_F(QueuedTrainer, WritesTheSamplesOfTheCpuWithoutAffectingTheRun) {
     train::TrainOptions plain = with_samples("plain"), graphs = with_samples("graphs");
     const train::TrainOptions cpu = with_samples("cpu"), queued = with_samples("queued");
     plain.sample_prompt.reset();
-    graphs.cuda_graphs = ranks == 1;  // with several ranks, hosts take part in collectives
+    if (ranks == 1) graphs.cuda_graphs = train::CudaGraphs::on;  // with several ranks, hosts take part in collectives
     train_on_cpu(cpu);
     for (const train::TrainOptions& options : {plain, queued, graphs})
       EXPECT_EQ(train_queued(options), std::vector<std::string>());
@@ -146,6 +147,7 @@ struct SlowQueues {
 TEST_F(QueuedTrainer, TheLastStepTakesAsLongAsTheOthers) {
   train::TrainOptions options = options_of(folder, "slow");
   options.launch.ranks = 1;
+  options.cuda_graphs = train::CudaGraphs::off;
   options.steps = 5;
   options.validation_every = options.checkpoint_every = 0;
   options.checkpoint_dir.reset();

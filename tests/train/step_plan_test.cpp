@@ -141,7 +141,7 @@ TEST(ValidateTrainOptions, VerificationRequiresPieces) {
   EXPECT_INPUT_ERROR(validate_bound(verified, 3),
                      "--verify-every compares pieces of a step, and this strategy cuts it into none; take "
                      "fsdp2:pieces=V, zero2:pieces=V or zero3:pieces=V (--sharding)");
-  verified.cuda_graphs = true;
+  verified.cuda_graphs = CudaGraphs::on;
   EXPECT_INPUT_ERROR(validate_bound(verified, 3, 8), "--verify-every makes steps differ; leave one of them out");
   verified = planned;
   verified.verify_every = -1;

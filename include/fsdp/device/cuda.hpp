@@ -56,6 +56,7 @@ struct Cuda {
   static constexpr bool overlaps = true;
   static constexpr bool host_memory = false;
   static constexpr std::int64_t flops_per_byte = 200;  ///< ratio on an H200: 990 TFLOP/s in bf16, 4.8 TB/s
+  static constexpr int most_parts = 256;               ///< number of parts that sum_in_order adds at most
   using Arena = device::Arena<Cuda>;
   using Range = CudaRange;  ///< a range that is visible in profilers
   class Event;
@@ -92,8 +93,10 @@ struct Cuda {
   static void unpoison(std::byte* data, std::int64_t bytes);  ///< does nothing, except when tests emulate the device
   static std::byte* unbacked(std::int64_t) { return nullptr; }
 
-  /// Captures a CUDA graph (see device::Captures). Throws InputError in debug builds, in which the host waits to fill
-  /// released memory with NaN.
+  /// Returns whether `capture` is possible: not in debug builds, in which the host waits to fill released memory with
+  /// NaN.
+  static bool can_capture();
+  /// Captures a CUDA graph (see device::Captures). Throws InputError unless can_capture().
   static Graph capture(Queue& queue, const std::function<void()>& work);
 
   // Operations that communicators enqueue (tessera/fsdp/device/device.hpp).
@@ -101,7 +104,7 @@ struct Cuda {
   /// pageable.
   static void move(Queue&, const std::byte* from, std::byte* to, std::int64_t bytes);
   static void round(Queue&, const float* from, DType wire, std::int64_t count, std::byte* to);
-  /// Sums up to 256 parts; see tessera/fsdp/device/device.hpp.
+  /// Sums up to most_parts parts; see tessera/fsdp/device/device.hpp.
   static void sum_in_order(Queue&, std::span<const std::byte* const> parts, DType stored, DType wire,
                            std::int64_t count, Write write, float* sum);
 };

@@ -69,6 +69,9 @@ struct ModelChoice {
 /// The reaction of a run to SIGTERM or SIGINT: save a checkpoint and end, or end right after the step.
 enum class OnSignal : std::uint8_t { save, stop };
 
+/// Whether a step is captured as a CUDA graph and replayed. `automatic`: on one rank, if every step is alike.
+enum class CudaGraphs : std::uint8_t { automatic, on, off };
+
 /// How text and conversations are tokenized.
 struct TextOptions {
   std::string tokenizer = {};          ///< tokenizer.json or its folder; empty: the one in the model's folder, or none
@@ -122,8 +125,8 @@ struct TrainOptions {
   std::optional<std::string> tensorboard = {};  ///< directory of the event files
   std::optional<std::string> trace = {};
   std::optional<std::string> cluster = {};  ///< a predefined cluster, or a TOML file (train::read_cluster)
-  bool cuda_graphs = false;                 ///< capture a step as a CUDA graph and replay it
-  std::int64_t log_every = 1;               ///< steps between console lines; the metrics file gets every step
+  CudaGraphs cuda_graphs = CudaGraphs::automatic;
+  std::int64_t log_every = 1;  ///< steps between console lines; the metrics file gets every step
   bool dry_run = false;
   std::int64_t ranks = 0;            ///< number of ranks of the dry run; 0: the number that a run would start
   std::int64_t document_length = 0;  ///< for plans: tokens of a typical document; 0: each sequence is one document
@@ -217,10 +220,16 @@ void validate(const FlagSet& flags, const GenerateOptions& options);  ///< the s
 /// The same for sampling and stop ids: those options of generate and chat that a model's folder can set.
 void validate_sampling(const FlagSet& flags, const GenerateOptions& options);
 
+/// Returns why a graph of one step cannot be replayed as the others, such as "--verify-every makes steps differ"; empty
+/// if the options let every step be alike.
+std::string steps_differ(const TrainOptions& options);
+
 /// Conversions for flags (tessera/trainer/flags/flag_set.hpp), by the names of the values.
 void from_text(std::string_view flag, std::string_view text, OnSignal& value);
-void from_text(std::string_view flag, std::string_view text, LrShape& value);  ///< the same
+void from_text(std::string_view flag, std::string_view text, CudaGraphs& value);  ///< the same; true is on, false off
+void from_text(std::string_view flag, std::string_view text, LrShape& value);     ///< the same
 std::string to_text(OnSignal value);
+std::string to_text(CudaGraphs value);
 std::string to_text(LrShape value);
 
 /// Parses --loss-scale; returns nothing if it is off. Throws InputError.

@@ -60,6 +60,8 @@ struct EngineFacts {
   RunRecord record = {};        ///< later runs compare it with theirs
   bool names_folder = false;    ///< whether --model is a folder
   bool asynchronous = false;    ///< whether steps are enqueued on a device
+  bool graphs = false;          ///< whether a step is captured as a graph and replayed
+  std::string steps = {};       ///< whether steps are graphs, and else why; empty on a device without graph capture
   StepSize size = {};           ///< size of a rank's step
   std::int64_t vocabulary = 0;  ///< number of tokens; 0 if the model does not write text
   int pieces = 1;               ///< number of pieces of a step over all ranks

@@ -49,6 +49,10 @@
 #include <tessera/trainer/run/step_times.hpp>
 #include <tessera/trainer/run/stream_tensors.hpp>
 
+namespace fsdp::data {
+class TextSource;  // tessera/trainer/data/text_source.hpp
+}
+
 namespace fsdp::train {
 
 /// An engine trains a run, or replays one of its steps, with digests and without performance figures.
@@ -82,7 +86,7 @@ class EngineOf final : public Engine {
         training_(communicator, model_, facts_.size, sharding, tiling,
                   {.optimizer = optimizer,
                    .rules = {.clip = options.clip, .skips_overflow = loss_scale_of(options).has_value()},
-                   .graphs = options.cuda_graphs,
+                   .graphs = facts_.graphs,
                    .observer = observer()}),
         feed_(training_.module().sequence_group(), training_.counts(), source,
               data::sampler_of(source, options.seed, options.batch_size), facts_.size.sequences,
@@ -209,11 +213,32 @@ class EngineOf final : public Engine {
       facts.size.digests = true;
       return facts;
     }
+    const std::string queued = why_queued();
+    facts.graphs = queued.empty();
+    if constexpr (device::Captures<Device>)
+      facts.steps = facts.graphs ? "steps are graphs" : "steps are queued: " + queued;
     facts.start.planned =
         expected_step(ranks_, options_, model_, sharding, tiling, most_loaded_request(size, ranks_.size(), optimizer),
                       optimizer, [&] { return mean_document_length(source_, device::host_memory<Device>); });
     facts.peak = report::measure_matmul_peak<Device, Compute>(ranks_, threads);
     return facts;
+  }
+  /// Returns why steps are not captured as graphs; empty if they are. On request (--cuda-graphs on) they are, or
+  /// TrainingStep throws. A graph repeats the captured step's random numbers, of which only the library's model is
+  /// known to draw none but for dropout; collectives in graphs have not run on several GPUs yet.
+  std::string why_queued() const {
+    if (options_.cuda_graphs != CudaGraphs::automatic)
+      return options_.cuda_graphs == CudaGraphs::on ? "" : "--cuda-graphs off";
+    if constexpr (!device::Captures<Device>) return "the device has no graphs";
+    if constexpr (requires { Device::can_capture(); })
+      if (!Device::can_capture()) return "this is a debug build";
+    if constexpr (std::same_as<Model, Llama<Stack>> && std::same_as<Source, data::TextSource>) {
+      if (model_.config().adapters().dropout > 0) return "--lora-dropout makes steps differ";
+    } else {
+      return "the model or its data are not the library's";
+    }
+    if (ranks_.size() > 1) return "several ranks";
+    return options_.digests ? "--digests reads each step's tensors" : steps_differ(options_);
   }
   void complete_facts(const Sharding& sharding, const Tiling& tiling) {
     auto& module = training_.module();
@@ -261,14 +286,14 @@ class EngineOf final : public Engine {
     Observer watch{.state = this};
     if (watch_.traces())
       watch.before = [](void* self, const sharding::Task&) { static_cast<EngineOf*>(self)->watch_.before(); };
-    if (watch_.traces() || (Device::asynchronous && !options_.cuda_graphs))
+    if (watch_.traces() || (Device::asynchronous && !facts_.graphs))
       watch.after = [](void* self, const sharding::Task& task) { static_cast<EngineOf*>(self)->after(task); };
     return watch;
   }
   void after(const sharding::Task& task) {
     auto& module = training_.module();
     if (watch_.traces()) watch_.after(task, module.ledger().current(), module.arena().used());
-    const bool looks = !options_.cuda_graphs && queued_.size() > 1 && !queued_.front().done;
+    const bool looks = !facts_.graphs && queued_.size() > 1 && !queued_.front().done;
     if (looks && training_.optimizer().control().decided()) queued_.front().done = std::chrono::steady_clock::now();
   }
 

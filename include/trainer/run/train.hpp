@@ -133,7 +133,7 @@ int train(const TrainOptions& given, const FlagSet& flags, const ShardingOf<Mode
                             .tiling = tiling};
     if constexpr (HasAdapters<typename Model::Config>)
       require<InputError>(
-          !options.cuda_graphs || step.model.config().adapters().dropout == 0,
+          options.cuda_graphs != CudaGraphs::on || step.model.config().adapters().dropout == 0,
           "--cuda-graphs replays one step, and --lora-dropout makes steps differ; leave one of them out");
     const auto memory = [&] { return memory_of_rank<Comm>(options, communicator.size()); };
     resolve_budgets(

@@ -162,7 +162,9 @@ void bind(FlagSet& flags, TrainOptions& o) {
   flags.add("cluster", o.cluster,
             "figures of the machines that it runs on, a file (tessera calibrate) or a known name: says what a plan "
             "expects of a step, and what came");
-  flags.add("cuda-graphs", o.cuda_graphs, "nccl: capture the second step as a CUDA graph and replay it");
+  flags.add("cuda-graphs", o.cuda_graphs,
+            "nccl: auto | on | off: capture the second step as a CUDA graph and replay it; auto: on one rank, if every "
+            "step is alike");
   flags.add("log-every", o.log_every, "steps between lines on the console", some_steps);
   flags.add("dry-run", o.dry_run, "print the peak memory and train nothing");
   flags.add("memory", o.memory,

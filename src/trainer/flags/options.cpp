@@ -18,6 +18,7 @@ namespace fsdp::train {
 namespace {
 
 constexpr ValueNames<OnSignal::stop> signal_names("save", "stop");
+constexpr ValueNames<CudaGraphs::off> graph_names("auto", "on", "off");
 constexpr ValueNames<LrShape::wsd> shape_names("constant", "linear", "cosine", "wsd");
 
 /// Throws InputError for a given flag that the kind of data does not use.
@@ -112,18 +113,11 @@ StepSize validate(const FlagSet& flags, const TrainOptions& o, std::int64_t rank
                         ", or leave one of them out");
   require<InputError>(o.ranks == 0 || o.dry_run || o.print_schedule,
                       "--ranks is for --dry-run only; a run has the ranks that --comm or its launcher starts");
-  require<InputError>(
-      !o.cuda_graphs || !o.document_separator,
-      "--cuda-graphs replays one step, and --document-separator makes steps differ; leave one of them out");
-  require<InputError>(!o.cuda_graphs || o.data_format != data::TokenFormat::chat,
-                      "--cuda-graphs replays one step, and conversations make steps differ; leave one of them out");
-  require<InputError>(!o.cuda_graphs || o.verify_every == 0,
-                      "--cuda-graphs replays one step, and --verify-every makes steps differ; leave one of them out");
+  const std::string differ = o.cuda_graphs == CudaGraphs::on ? steps_differ(o) : "";
+  require<InputError>(differ.empty(), "--cuda-graphs replays one step, and ", differ, "; leave one of them out");
   require<InputError>(o.verify_every == 0 || pieces > 0, "--verify-every compares pieces of a step, and this strategy ",
                       "cuts it into none; take fsdp2:pieces=V, zero2:pieces=V or zero3:pieces=V (--sharding)");
   check_data(flags, o);
-  require<InputError>(!o.cuda_graphs || !o.trace,
-                      "--trace records host tasks, and with --cuda-graphs a step is one launch; leave one of them out");
   require<InputError>(o.lr_decay_steps == 0 || o.lr_schedule == LrShape::wsd,
                       "--lr-decay-steps needs --lr-schedule wsd; found ", to_text(o.lr_schedule),
                       ". Take that schedule, or leave it out");
@@ -146,6 +140,14 @@ StepSize validate(const FlagSet& flags, const TrainOptions& o, std::int64_t rank
                       o.seq_len, ": a micro-batch of ", size.sequences, " sequences has more than ", most_tokens,
                       " tokens; take more ", pieces > 0 ? "pieces" : "--grad-accum or ranks");
   return size;
+}
+
+std::string steps_differ(const TrainOptions& options) {
+  return options.document_separator                       ? "--document-separator makes steps differ"
+         : options.data_format == data::TokenFormat::chat ? "conversations make steps differ"
+         : options.verify_every > 0                       ? "--verify-every makes steps differ"
+         : options.trace                                  ? "--trace records host tasks"
+                                                          : "";
 }
 
 std::int64_t last_step(const TrainOptions& options) {
@@ -174,7 +176,11 @@ void validate_sampling(const FlagSet& flags, const GenerateOptions& o) {
 void from_text(std::string_view flag, std::string_view text, OnSignal& value) {
   value = signal_names.value(flag, text);
 }
+void from_text(std::string_view flag, std::string_view text, CudaGraphs& value) {
+  value = text == "true" ? CudaGraphs::on : text == "false" ? CudaGraphs::off : graph_names.value(flag, text);
+}
 void from_text(std::string_view flag, std::string_view text, LrShape& value) { value = shape_names.value(flag, text); }
+std::string to_text(CudaGraphs value) { return graph_names.name(value); }
 std::string to_text(OnSignal value) { return signal_names.name(value); }
 std::string to_text(LrShape value) { return shape_names.name(value); }
 

@@ -78,6 +78,7 @@ void TrainingRun::begin() {
   if (facts_.host_bytes > 0)
     lines.push_back(message("offload   ", report::bytes_text(facts_.host_bytes), " of host memory"));
   if (!facts_.residency.empty()) lines.push_back(facts_.residency);
+  if (!facts_.steps.empty()) lines.push_back(facts_.steps);
   if (options_.verify_every > 0)
     lines.push_back("verify    " +
                     report::verification_text(options_.verify_every, facts_.start.pieces, ranks_.size()));

@@ -18,7 +18,7 @@ FLAGS = f"train --comm nccl --data text.txt --layers 1 {NARROW} --vocab 256 --ba
 ONE = "--steps 1"
 SHORT = "--start-deadline 2"  # where a rank does not come
 LONG = "--steps 100000 --log-every 1000000 --lr-schedule constant --metrics metrics.jsonl"
-GRAPHS = "--steps 4 --cuda-graphs"
+GRAPHS = "--steps 4 --cuda-graphs on"
 SAMPLE = [("cudaMalloc", 5), ("cudaLaunchKernel", 40), ("cublasLtMatmul", 30), ("ncclAllGather", 3),
           ("ncclGroupEnd", 10), ("cudaGraphLaunch", 1), ("cudaEventRecord", 20), ("cudaHostAlloc", 3)]
 LOST = "its process ended without an error message"
@@ -60,7 +60,7 @@ def test_each_rank_may_see_one_device(program, planted):
     ("1:--lr=0.5", ONE, [2, 2], ["started with different arguments: rank 0 has 'lr = 0.001', rank 1 has 'lr = 0.5'"]),
     ("", f"{ONE} --resume nowhere", [2, 2], ["nowhere"]),
     ("", f"{ONE} --model nothing", [2, 2], ["nothing"]),
-    ("", "--steps 50 --lr 1000 --clip 0 --cuda-graphs", [3, 3],
+    ("", "--steps 50 --lr 1000 --clip 0 --cuda-graphs on", [3, 3],
      ["step [0-9]+: loss is .* and the gradient norm is .*; stopped before any weight was touched"]),
 ])
 def test_ranks_that_cannot_train_end_with_a_message(program, planted, flags, statuses, patterns):
@@ -77,7 +77,7 @@ def test_a_gpu_that_lacks_a_byte_of_memory_ends_the_run(program):
                  "the device gave no [0-9]+ bytes of memory: [0-9]+ of [0-9]+ are free; ")
 
 
-@pytest.mark.parametrize("graphs", ["--cuda-graphs=false", "--cuda-graphs=true"])
+@pytest.mark.parametrize("graphs", ["--cuda-graphs off", "--cuda-graphs on"])
 def test_a_signal_ends_all_ranks(program, graphs):
     long = f"{FLAGS} {LONG} {graphs}"
     fresh("saved"), fresh("metrics.jsonl")

@@ -7,7 +7,7 @@ TESSERA_SWEEP=sample: some of the strategies' runs."""
 import pytest
 
 from cuda_host.program.ranks import on_ranks, reported
-from support.files import GOLDEN, close, expected, fresh, losses, same, steps, summary
+from support.files import GOLDEN, close, contains, expected, fresh, losses, same, steps, summary
 from support.program import NARROW, WHOLE, peak
 
 FLAGS = f"train --data text.txt --layers {2 if WHOLE else 1} {NARROW} --batch-size 8 --lr 1e-2 --threads 1"
@@ -15,7 +15,7 @@ RUN = "--precision fp32 --lr-schedule constant"
 
 # Strategy, precision, ranks, with graphs.
 STACKS = [
-    ("fsdp2", "fp32", 1, False), ("fsdp2:no-reshard", "bf16", 2, True), ("zero1", "fp32", 4, False),
+    ("fsdp2", "fp32", 1, True), ("fsdp2:no-reshard", "bf16", 2, True), ("zero1", "fp32", 4, False),
     ("zero2", "fp32", 2, True), ("zero3", "bf16", 2, False), ("fsdp2:2", "bf16", 4, False),
     ("hybrid:2", "bf16", 4, False), ("hybrid:2:full", "bf16", 4, True),
     ("replicated", "bf16", 2, False), ("fsdp2", "bf16", 8, False)]
@@ -50,11 +50,28 @@ def test_gpus_train_as_the_cpu_does(program, strategy, precision, ranks, graphs)
     if precision == "fp32":
         close([step[2] for step in gpus], [step[2] for step in cpu], 1e-4)
     assert summary("gpus.jsonl")["peak_bytes"] == planned(program, ranks, stack)
-    assert reported(0, "calls cudaGraphLaunch") == 0
+    launches = 3 if ranks == 1 else 0  # with --cuda-graphs auto
+    assert reported(0, "calls cudaGraphLaunch") == launches
     if graphs:
-        on_gpus(program, "graphs.jsonl", ranks, stack, "--steps 4 --cuda-graphs")
-        assert reported(0, "calls cudaGraphLaunch") == 3
-        assert steps("graphs.jsonl") == gpus
+        on_gpus(program, "other.jsonl", ranks, stack, "--steps 4 --cuda-graphs", "off" if launches else "on")
+        assert reported(0, "calls cudaGraphLaunch") == 3 - launches
+        assert steps("other.jsonl") == gpus
+
+
+@pytest.mark.parametrize("ranks, flags, line", [
+    (1, "", "are graphs"),
+    (1, "--cuda-graphs=false", "are queued: --cuda-graphs off"),
+    (1, "--digests digests.jsonl", "are queued: --digests reads each step's tensors"),
+    (1, "--document-separator 10", "are queued: --document-separator makes steps differ"),
+    (1, "--trace trace.json", "are queued: --trace records host tasks"),
+    (1, "--lora-rank 2 --lora-dropout 0.5", "are queued: --lora-dropout makes steps differ"),
+    (2, "", "are queued: several ranks"),
+    (2, "--cuda-graphs=true", "are graphs"),
+])
+def test_the_start_reports_whether_steps_are_graphs(program, ranks, flags, line):
+    on_gpus(program, "gpus.jsonl", ranks, flags, "--steps 3")
+    contains("0.out", f"^steps {line}$")
+    assert reported(0, "calls cudaGraphLaunch") == (2 if line == "are graphs" else 0)
 
 
 def test_losses_are_those_of_a_golden_folder(program):
@@ -63,7 +80,7 @@ def test_losses_are_those_of_a_golden_folder(program):
     on_ranks(program, 2, "train --comm nccl --model", model, "--data", data,
              f"--seq-len {(data.stat().st_size - 1) // 6} --batch-size 6 --steps {count} --validation-fraction 0",
              "--lr 1e-3 --lr-schedule constant --weight-decay 0.1 --clip 0",
-             "--precision fp32 --threads 1 --sharding zero3 --tiling tiles:2 --cuda-graphs --metrics found.jsonl")
+             "--precision fp32 --threads 1 --sharding zero3 --tiling tiles:2 --cuda-graphs on --metrics found.jsonl")
     close(losses("found.jsonl"), expected(model, "adamw.losses")[0][:count], 1e-5)
 
 
@@ -81,6 +98,6 @@ def test_checkpoints_of_gpus_resume_on_the_cpu_and_the_other_way_round(program):
     same("gpus/step-00000006/model.safetensors", "again/step-00000006/model.safetensors")
     on_cpu(program, "cpu.jsonl", 1, RUN, "--steps 6 --resume gpus/step-00000003 --checkpoint-dir cpu")
     close(steps("cpu.jsonl"), steps("whole.jsonl", 4), 1e-4)
-    on_gpus(program, "back.jsonl", 4, RUN, "--sharding zero3 --steps 8 --resume cpu --cuda-graphs")
+    on_gpus(program, "back.jsonl", 4, RUN, "--sharding zero3 --steps 8 --resume cpu --cuda-graphs on")
     on_cpu(program, "cpu.jsonl", 2, RUN, "--steps 8 --resume cpu")
     close(steps("back.jsonl"), steps("cpu.jsonl"), 1e-4)

@@ -106,8 +106,10 @@ void Cuda::Queue::synchronize() {
   require_success(cudaStreamSynchronize(static_cast<cudaStream_t>(native())), "waiting for a stream");
 }
 
+bool Cuda::can_capture() { return !cuda::fills_released_memory; }
+
 Cuda::Graph Cuda::capture(Queue& queue, const std::function<void()>& work) {
-  require<InputError>(!cuda::fills_released_memory,
+  require<InputError>(can_capture(),
                       "cuda: debug builds fill released memory with NaN while the host waits, which no graph can keep; "
                       "capture in a release build");
   const auto stream = static_cast<cudaStream_t>(queue.native());
