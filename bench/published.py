@@ -146,7 +146,8 @@ class Planner:
 
     def cluster(self, figure, moved):
         """The figure's cluster, its fitted rates moved."""
-        cluster = self.clusters[figure.source["cluster"]] | figure.set | {"ranks": figure.gpus}
+        own = {"ranks": figure.gpus, "attention_own": 0}  # these programs have one kernel for all attention
+        cluster = self.clusters[figure.source["cluster"]] | figure.set | own
         for rate, by in zip(figure.source["fit"], moved):
             for key in KERNELS if rate == "kernels" else (rate,):
                 cluster[key] *= math.exp(by)

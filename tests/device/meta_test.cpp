@@ -84,5 +84,34 @@ TEST(Meta, RefusesTheShapesThatTheCpuRefuses) {
   EXPECT_THROW((enqueue(stream, Matmul<float>{.a = x, .b = x, .c = y})), LogicError);
 }
 
+/// The share of attention's FLOPs that Tessera's kernels compute on a GPU.
+template <class T>
+double own_share(std::int64_t length, std::int64_t head_dim, bool backward) {
+  auto arena = MetaOf<Cuda>::Arena::unbounded();
+  MetaOf<Cuda>::Stream stream(arena, 1);
+  const AttentionShape shape{
+      .sequences = 1, .sequence_length = length, .heads = 8, .kv_heads = 1, .head_dim = head_dim};
+  const Tensor<T> q = unbacked<T>(shape.queries()), kv = unbacked<T>(shape.keys());
+  const Tensor<float> lse = unbacked<float>({8, length});
+  if (backward)
+    enqueue(
+        stream,
+        AttentionBackward<T>{
+            .shape = shape, .q = q, .k = kv, .v = kv, .out = q, .lse = lse, .dout = q, .dq = q, .dk = kv, .dv = kv});
+  else
+    enqueue(stream, Attention<T>{.shape = shape, .q = q, .k = kv, .v = kv, .out = q, .lse = lse});
+  const Counters& counters = stream.counters;
+  return static_cast<double>(counters.own_attention_flops) / static_cast<double>(counters.attention_flops);
+}
+
+TEST(MetaCosts, CountAttentionThatCudnnDoesNotCompute) {
+  for (const bool backward : {false, true}) {
+    EXPECT_EQ(own_share<bf16>(4096, 128, backward), 0);
+    EXPECT_EQ(own_share<bf16>(4096, 136, backward), 1) << "the heads are too large";
+    EXPECT_EQ(own_share<float>(4096, 128, backward), 1);
+    EXPECT_EQ(own_share<bf16>(1 << 15, 128, backward), backward ? 1 : 0) << "scratch is quadratic in the length";
+  }
+}
+
 }  // namespace
 }  // namespace fsdp::device

@@ -54,6 +54,7 @@ TEST(Cluster, ReportsTheFieldOfAnImpossibleValue) {
   test::expect_parts(refusal_of(&Cluster::device, std::string("tpu")), {"device is 'tpu'"});
   test::expect_parts(refusal_of(&Cluster::peak_bf16, 1e14), {"above peak_bf16"});
   test::expect_parts(refusal_of(&Cluster::matmul_bf16_small, 1e15), {"above peak_bf16"});
+  test::expect_parts(refusal_of(&Cluster::attention_own, 1e15), {"above peak_bf16"});
   test::expect_parts(refusal_of(&Cluster::matmul_fp32_medium, -1.0), {"matmul_fp32_medium is -1"});
   EXPECT_EQ(refusal_of(&Cluster::matmul_fp32_medium, 0.0), "");
   test::expect_parts(refusal_of(&Cluster::beside_collectives, 1.2), {"beside_collectives is 1.2"});

@@ -97,6 +97,15 @@ TEST(VirtualTime, IsDeterministic) {
   EXPECT_EQ(spans_of(works), spans_of(works));
 }
 
+TEST(VirtualTime, AttentionThatCudnnDoesNotComputeHasARateOfItsOwn) {
+  Cluster cluster = known_cluster("h100", 2);
+  cluster.attention = 100, cluster.attention_own = 50;
+  const RecordedWork work{.counters = {.attention_flops = 300, .own_attention_flops = 100}};
+  EXPECT_DOUBLE_EQ(compute_seconds(cluster, work, DType::bf16), 2 + 2);
+  cluster.attention_own = 0;
+  EXPECT_DOUBLE_EQ(compute_seconds(cluster, work, DType::bf16), 3);
+}
+
 TEST(VirtualTime, RefusesATaskThatWaitsForItself) {
   const std::vector<Work> works = {{.track = 0, .after = {0}, .seconds = 1}};
   EXPECT_THROW(spans_of(works), LogicError);

@@ -67,6 +67,32 @@ def test_the_bytes_are_those_of_the_dry_run(program, where, comm, flags):
         planned.prints("^beside it, in host memory: [0-9]+ bytes ")
 
 
+@pytest.mark.parametrize("flags, further, exchanging", [
+    ("--sharding fsdp2", 0, 0),
+    ("--sharding hybrid:2", 2, 0),
+    ("--sharding fsdp2 --sequence ulysses:2 --grad-accum 2", 1, 1),
+    ("--sharding hybrid:2 --sequence ulysses:2 --grad-accum 2", 3, 1),
+    ("--sharding fsdp2:pieces=4", 0, 1),
+    ("--sharding fsdp2 --precision bf16:wire=bf16", 0, 1),
+    ("--sharding hybrid:2 --precision bf16:wire=bf16", 2, 2),
+    ("--ranks 1 --sharding fsdp2:pieces=4", 0, 0),
+])
+def test_every_communicator_of_gpus_takes_memory(program, flags, further, exchanging):
+    ranks = "" if "--ranks" in flags else "--ranks 4"
+    needs = 1_060_000_000 + further * 688_000_000 + exchanging * 3_280_000_000
+    plan(program, "--cluster h100", ranks, "--heads 2 --kv-heads 2", flags).prints(
+        f"^in addition, for the runtime: {needs} bytes ")
+
+
+def test_sums_in_the_order_of_ranks_are_of_at_most_256_on_a_gpu(program):
+    large = "plan --cluster h100 --model tiny --seq-len 33 --batch-size 512"
+    program(large, "--ranks 256 --precision bf16:wire=bf16").prints("^it fits: ")
+    program(large, "--ranks 512 --precision bf16:wire=bf16 --sharding hybrid:8").prints("^it fits: ")
+    for flags in ("--precision bf16:wire=bf16", "--sharding fsdp2:pieces=512"):
+        program.refuses("a rank adds the gradients of all 512 ranks in their order, and its device adds those of at most "
+                        "256; take neither, or hybrid:K, whose groups have fewer ranks$", large, flags, "--ranks 512")
+
+
 @pytest.mark.parametrize("on", ["epyc", "h100"])
 @pytest.mark.parametrize("stack", ["--sharding zero1 --precision fp32 --offload optimizer",
                                    "--sharding hybrid:2:full --precision bf16:wire=bf16 --layout owned"])

@@ -207,15 +207,15 @@ TEST(MemoryLine, ReportsWhetherAStepFits) {
 TEST(GivenMemory, IsTheMemoryForTensorsAfterRuntimeOverhead) {
   TrainOptions given = planned;
   given.memory = "257MiB";
-  EXPECT_EQ(given_memory(given, "cpu"), std::int64_t{257 << 20} - plan::known_cluster("epyc").runtime_bytes);
+  EXPECT_EQ(given_memory(given, "cpu", {}), std::int64_t{257 << 20} - plan::known_cluster("epyc").runtime_bytes);
   given.memory = "8GiB";
   const plan::Cluster gpus = plan::known_cluster("h100");
-  EXPECT_EQ(given_memory(given, "cuda"), (std::int64_t{8} << 30) - gpus.runtime_bytes);
-  given.sequence.ranks = 2;
-  EXPECT_EQ(given_memory(given, "cuda"), (std::int64_t{8} << 30) - gpus.runtime_bytes - gpus.exchange_bytes);
+  EXPECT_EQ(given_memory(given, "cuda", {.all = 1}), (std::int64_t{8} << 30) - gpus.runtime_bytes);
+  EXPECT_EQ(given_memory(given, "cuda", {.all = 3, .exchanging = 1}),
+            (std::int64_t{8} << 30) - gpus.runtime_bytes - 2 * gpus.communicator_bytes - gpus.exchange_bytes);
   given.memory = "1MiB";
   EXPECT_INPUT_ERROR(
-      given_memory(given, "cpu"),
+      given_memory(given, "cpu", {}),
       "--memory 1MiB is the memory of a rank, whose process takes 256.00 MiB besides tensors; give more");
 }
 

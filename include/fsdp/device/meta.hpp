@@ -12,8 +12,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
+#include <type_traits>
 
 #include <tessera/fsdp/core/checked.hpp>
+#include <tessera/fsdp/core/dtype.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/tensor.hpp>
 #include <tessera/fsdp/device/device.hpp>
@@ -36,6 +38,7 @@ struct MetaOf {
   static constexpr bool overlaps = Target::overlaps;
   static constexpr bool host_memory = Target::host_memory;
   static constexpr std::int64_t flops_per_byte = device::flops_per_byte<Target>;
+  static constexpr int most_parts = device::most_parts<Target>;
   using Arena = device::Arena<MetaOf>;
   using Event = ImmediateEvent;
   using Queue = ImmediateQueue;
@@ -75,11 +78,15 @@ class MetaStream : public ImmediateQueue, public Target::Planner {
 /// Does nothing: enqueue has already checked and counted the operation, and charged Target's scratch. Throws InputError
 /// for a negative cost. Only the dry run checks this, since a run enqueues the same operations.
 template <class Target, class Op>
-void run(MetaStream<Target>&, const Op& op, Scratch = {}) {
+void run(MetaStream<Target>& stream, const Op& op, Scratch = {}) {
   const Cost cost = op.cost();
   require<InputError>(cost.matmul_flops >= 0 && cost.attention_flops >= 0 && cost.bytes >= 0, "operation ", Op::name,
                       ": its cost() is ", cost.matmul_flops, " FLOPs of matmuls, ", cost.attention_flops,
                       " of attention and ", cost.bytes, " bytes; give numbers of at least 0");
+  if constexpr (requires { in_own_kernels(stream, op.shape, DType::f32, true); })
+    if (in_own_kernels(
+            stream, op.shape, dtype_of<std::remove_cvref_t<decltype(*op.q.data())>>(), requires { op.dq; }))
+      stream.counters.own_attention_flops += cost.attention_flops;
 }
 
 using Meta = MetaOf<Cpu>;

@@ -27,6 +27,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <span>
 #include <string>
@@ -57,6 +58,14 @@ template <class D>
 requires requires { D::flops_per_byte; }
 inline constexpr std::int64_t flops_per_byte<D> = D::flops_per_byte;
 
+/// Largest number of parts that a device's sum_in_order adds, and so of ranks whose contributions are exchanged: by
+/// default any.
+template <class D>
+inline constexpr int most_parts = std::numeric_limits<int>::max();
+template <class D>
+requires requires { D::most_parts; }
+inline constexpr int most_parts<D> = D::most_parts;
+
 /// Whether a device computes in T, to constrain overloads of `run`.
 template <class T, class D>
 concept ComputedBy = computes_in<D, T>;
@@ -82,6 +91,7 @@ struct Cost {
 struct Counters {
   std::int64_t matmul_flops = 0;
   std::int64_t attention_flops = 0;              ///< causal: 2 (backward: 5) x heads x length^2 x head_dim per document
+  std::int64_t own_attention_flops = 0;          ///< those of them that cuDNN does not compute; counted for plans alone
   std::int64_t elementwise_bytes = 0;            ///< minimum memory traffic of all other operations
   std::vector<MatmulRecord>* matmuls = nullptr;  ///< list to which matmuls are appended, or nullptr
 
@@ -90,12 +100,14 @@ struct Counters {
   void add(const Counters& others) {
     matmul_flops += others.matmul_flops;
     attention_flops += others.attention_flops;
+    own_attention_flops += others.own_attention_flops;
     elementwise_bytes += others.elementwise_bytes;
   }
   /// Returns these counters minus those of an earlier copy.
   Counters since(const Counters& before) const {
     return {.matmul_flops = matmul_flops - before.matmul_flops,
             .attention_flops = attention_flops - before.attention_flops,
+            .own_attention_flops = own_attention_flops - before.own_attention_flops,
             .elementwise_bytes = elementwise_bytes - before.elementwise_bytes};
   }
 };

@@ -229,10 +229,17 @@ template <class Types>
 void ModuleMemory<Types>::collect_groups(const StrategyCalls& strategy) {
   const sharding::Facts& facts = strategy.facts;
   const bool sharded = !facts.whole_at_rest;
+  const bool exchanges_sums = settings().passes.purpose == Purpose::train &&
+                              (facts.pieces > 0 || !std::is_same_v<typename Types::Precision::Reduce, float>);
   std::vector<GroupAxes<Comm>> axes;
   std::vector<int> shards, keepers;
   for (const GroupedParameters& group : plan().grouped()) {
     const GroupAxes<Comm>& on = axes.emplace_back(mesh_.axes_of(facts_of(group, facts, sharded), facts, problem()));
+    const int summed = std::max(GroupAxes<Comm>::size(on.reduce), GroupAxes<Comm>::size(on.across));
+    require<InputError>(!exchanges_sums || summed <= device::most_parts<Device>, "sharding: with pieces or a wire in ",
+                        "16 bits, a rank adds the gradients of all ", summed, " ranks in their order, and its device ",
+                        "adds those of at most ", device::most_parts<Device>, "; take neither, or hybrid:K, whose ",
+                        "groups have fewer ranks");
     shards.push_back(GroupAxes<Comm>::size(on.shard));
     keepers.push_back(on.keep == nullptr ? 0 : on.keep->size());
     add_axis(gathers_on_, on.shard);

@@ -30,6 +30,8 @@ enum class Op : std::uint8_t;  // tessera/comm/monitor.hpp
 
 namespace fsdp::plan {
 
+struct UsedCommunicators;  // tessera/fsdp/plan/plan.hpp
+
 /// Equal nodes with the same number of ranks each, and the links between them. Rates are per second, sizes in bytes.
 struct Cluster {
   std::string device = "";              ///< device of a rank: "cuda" or "cpu"
@@ -39,7 +41,8 @@ struct Cluster {
   std::int64_t threads = 1;             ///< number of cores of a rank
   std::int64_t host_memory = 0;         ///< host memory of a node, for offloading
   std::int64_t runtime_bytes = 0;       ///< bytes of `memory` that a rank's runtime uses in addition to tensors
-  std::int64_t exchange_bytes = 0;      ///< further bytes of `memory` that it uses if ranks call all_to_all
+  std::int64_t communicator_bytes = 0;  ///< further bytes of each communicator but the first
+  std::int64_t exchange_bytes = 0;      ///< further bytes of each communicator whose ranks send to each other
   double peak_bf16 = 0, peak_fp32 = 0;  ///< peak FLOP/s of a rank, the denominator of MFU
   /// FLOP/s of a rank's matmuls by the smallest of m, n and k: at least 1024; 256 to 1023; less than 256. The rates of
   /// smaller matmuls are 0 if unknown; these are then as fast as large ones.
@@ -47,7 +50,8 @@ struct Cluster {
   double matmul_bf16 = 0, matmul_bf16_medium = 0, matmul_bf16_small = 0;
   double matmul_fp32 = 0, matmul_fp32_medium = 0, matmul_fp32_small = 0;
   /// @}
-  double attention = 0;  ///< FLOP/s of a rank's attention kernels in bf16
+  double attention = 0;      ///< FLOP/s of a rank's attention kernels in bf16; on GPUs of cuDNN's
+  double attention_own = 0;  ///< FLOP/s in bf16 of attention that cuDNN does not compute; 0: as `attention`
   /// Read and write bandwidth of a rank's device, while all ranks of its node use theirs.
   double memory_bandwidth = 0;
   double collective_latency = 0;  ///< seconds to start a collective
@@ -74,7 +78,8 @@ struct Cluster {
     visitor("memory", self.memory, "bytes of a rank's device");
     visitor("host_memory", self.host_memory, "bytes of a node's host memory");
     visitor("runtime_bytes", self.runtime_bytes, "bytes that a rank's runtime takes besides tensors");
-    visitor("exchange_bytes", self.exchange_bytes, "bytes that it takes on top where ranks call all_to_all");
+    visitor("communicator_bytes", self.communicator_bytes, "bytes that each communicator but the first takes");
+    visitor("exchange_bytes", self.exchange_bytes, "bytes that each takes on top whose ranks send to each other");
     visitor("peak_bf16", self.peak_bf16, "FLOP/s in bf16 that MFU divides by");
     visitor("peak_fp32", self.peak_fp32, "FLOP/s in fp32 that MFU divides by");
     visitor("matmul_bf16", self.matmul_bf16, "FLOP/s in bf16 of matmuls whose smallest size is at least 1024");
@@ -87,7 +92,9 @@ struct Cluster {
             "FLOP/s in fp32 of matmuls whose smallest size is 256 to 1023; 0: as large ones");
     visitor("matmul_fp32_small", self.matmul_fp32_small,
             "FLOP/s in fp32 of matmuls whose smallest size is below 256; 0: as large ones");
-    visitor("attention", self.attention, "FLOP/s of attention in bf16");
+    visitor("attention", self.attention, "FLOP/s of attention in bf16, on GPUs of cuDNN's");
+    visitor("attention_own", self.attention_own,
+            "FLOP/s in bf16 of attention that cuDNN does not compute; 0: as attention");
     visitor("memory_bandwidth", self.memory_bandwidth, "bytes/s of a rank's device memory");
     visitor("collective_latency", self.collective_latency, "seconds to start a collective");
     visitor("node_latency", self.node_latency, "seconds of a message between ranks of a node");
@@ -102,9 +109,8 @@ struct Cluster {
 
   /// Returns whether a rank's memory is host memory.
   bool on_host() const { return device == "cpu"; }
-  /// Returns the bytes of a rank's memory that its runtime uses in addition to tensors. `exchanges`: whether ranks call
-  /// all_to_all.
-  std::int64_t runtime(bool exchanges) const { return runtime_bytes + (exchanges ? exchange_bytes : 0); }
+  /// Returns the bytes of a rank's memory that its runtime uses in addition to tensors.
+  std::int64_t runtime(const UsedCommunicators& used) const;
   /// Returns the number of nodes that the ranks fill.
   std::int64_t nodes() const { return ranks <= ranks_per_node ? 1 : ranks / ranks_per_node; }
   /// Returns the number of ranks on each node.
@@ -115,8 +121,12 @@ struct Cluster {
   double matmul(DType type, std::int64_t smallest = least_large) const;
   double peak(DType type) const { return type == DType::f32 ? peak_fp32 : peak_bf16; }
   /// @}
-  /// Returns the rate of attention in a type; for fp32 the rate in bf16, but at most the rate of matmuls.
-  double attention_rate(DType type) const { return type == DType::f32 ? std::min(attention, matmul_fp32) : attention; }
+  /// Returns the rate of attention in a type; for fp32 the rate in bf16, but at most the rate of matmuls. `own`: of
+  /// attention that cuDNN does not compute.
+  double attention_rate(DType type, bool own = false) const {
+    const double rate = own && attention_own > 0 ? attention_own : attention;
+    return type == DType::f32 ? std::min(rate, matmul_fp32) : rate;
+  }
   /// Lower bounds on the smallest of m, n and k, by class.
   static constexpr std::int64_t least_large = 1024, least_medium = 256;
   /// Throws InputError with one sentence about the first invalid value: "network_bandwidth is 0; give ...".

@@ -42,14 +42,23 @@ struct Request {
   std::int64_t rows() const { return size().sequences * size().sequence_length; }
 };
 
+/// The communicators with several ranks that a step uses; a backend's memory for them is the cluster's
+/// (Cluster::runtime).
+struct UsedCommunicators {
+  int all = 0;
+  /// Those on which ranks send to each other: all_to_all, and sums whose contributions are exchanged.
+  int exchanging = 0;
+};
+
 /// The result of a dry run: the memory and operation counts of a step.
 struct Plan {
   int rank = 0;
   bool same_on_all_ranks = true;  ///< for most_loaded: whether all ranks have the same load at rest
   device::BytesByKind bytes{};
-  std::int64_t activation_bytes = 0;                ///< size of the arena that the step needs
-  std::int64_t offloaded_activation_bytes = 0;      ///< size of the arena in host memory
-  std::int64_t offloaded_bytes = 0;                 ///< all host memory used by offloading; not in `bytes`
+  std::int64_t activation_bytes = 0;            ///< size of the arena that the step needs
+  std::int64_t offloaded_activation_bytes = 0;  ///< size of the arena in host memory
+  std::int64_t offloaded_bytes = 0;             ///< all host memory used by offloading; not in `bytes`
+  UsedCommunicators communicators = {};
   device::Counters work = {};                       ///< operation counts of one training step without its optimizer
   std::shared_ptr<const nn::TilePlans> plans = {};  ///< tiling of the step
   int middle_parts = 1;                             ///< number of parts of attention, if several ranks share a sequence

@@ -76,8 +76,8 @@ struct ModelWork {
 };
 
 /// Returns the bytes of a rank's memory that a step needs: its tensors, on a CPU also offloaded data, and the cluster's
-/// runtime memory. `exchanges`: whether ranks call all_to_all.
-std::int64_t needed_bytes(const Plan& plan, const Cluster& cluster, bool exchanges);
+/// runtime memory.
+std::int64_t needed_bytes(const Plan& plan, const Cluster& cluster);
 
 /// Returns the estimate of a step that a dry run has planned and recorded. Throws InputError for an invalid cluster.
 Estimate estimate_of(const Plan& plan, const StepRecord& record, const ModelWork& work, const Cluster& cluster);

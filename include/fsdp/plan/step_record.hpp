@@ -72,7 +72,8 @@ struct StepRecord {
 
   /// Returns the ranks of an axis; one rank if the strategy does not have this axis.
   Members members(Axis axis) const;
-  /// Multiplies the FLOPs of attention, which were recorded for whole sequences, by `factor`.
+  /// Multiplies the FLOPs of attention, which were recorded for whole sequences, by `factor`. Counts them as not
+  /// computed by cuDNN, which does not support packed documents.
   void scale_attention(double factor);
   /// Returns the collectives of the pass and of the optimizer, in the order of their calls on each axis; without the
   /// exchange of counts, which a run overlaps with the previous step.

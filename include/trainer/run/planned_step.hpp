@@ -84,15 +84,14 @@ struct PlannedStep {
 };
 
 /// Replaces budgets that are `auto`: a strategy's by the bytes that the rest of the step leaves, a tiling's by the
-/// largest that fits, unless `cuts` is false. `memory()` returns the bytes of a rank; it is called only if a budget is
-/// `auto`. Prints the budgets if `speaks`. Throws InputError if both are `auto`.
+/// largest that fits, unless `cuts` is false. `memory(used)` returns the bytes of a rank with the step's communicators;
+/// it is called only if a budget is `auto`. Prints the budgets if `speaks`. Throws InputError if both are `auto`.
 template <class Model, class Optimizer, class Memory>
 void resolve_budgets(PlannedStep<Model>& step, const Optimizer& optimizer, Memory memory, bool speaks,
                      bool cuts = true) {
   if (!step.asks_for_memory()) return;
   auto& [request, model, sharding, tiling] = step;
   constexpr StackMemory stack = stack_memory<typename Model::Stack>;
-  const std::int64_t bytes = memory();
   if (weights_ask_for_memory(sharding)) {
     require<InputError>(!asks_for_memory(tiling),
                         "--tiling budget:auto and budget=auto behind --sharding each take what the other leaves of a "
@@ -101,11 +100,14 @@ void resolve_budgets(PlannedStep<Model>& step, const Optimizer& optimizer, Memor
     parts.part(sharding);
     parts.set("budget", 0);
     const plan::Plan planned = plan::dry_run(model, sharding, tiling, request, optimizer, WatchedSteps());
+    const std::int64_t bytes = memory(planned.communicators);
     parts.set("budget", memory_left_for_weights(bytes, planned, model.units(), stack));
     if (speaks) print_budget("--sharding budget=auto", policy_text(sharding), bytes);
   }
   if constexpr (std::is_same_v<TilingOf<Model>, tiling::RunTimeTiling>)
     if (cuts && tiling.asks_for_memory()) {
+      const plan::Plan whole = plan::dry_run(model, sharding, tiling::Untiled{}, request, optimizer, WatchedSteps());
+      const std::int64_t bytes = memory(whole.communicators);
       // clang's lambdas cannot capture structured bindings.
       const auto taken = [&](const tiling::RunTimeTiling& tried, const UnitOptions& units) {
         return taken_by(plan::dry_run(Model(step.model.config(), units), step.sharding, tried, step.request, optimizer,
@@ -117,10 +119,11 @@ void resolve_budgets(PlannedStep<Model>& step, const Optimizer& optimizer, Memor
     }
 }
 
-/// Returns the advice from dry runs. `memory` returns the bytes of a device whose memory is separate from the host's.
+/// Returns the advice from dry runs. `memory` returns the bytes of a device whose memory is separate from the host's,
+/// for a step with these communicators.
 template <class Model, class Optimizer>
 std::string memory_advice(const TrainOptions& options, const PlannedStep<Model>& step, const Optimizer& optimizer,
-                          FunctionRef<std::int64_t()> memory) {
+                          FunctionRef<std::int64_t(const plan::UsedCommunicators& used)> memory) {
   constexpr bool one = Model::Stack::Device::host_memory;
   constexpr bool chosen = std::is_same_v<TilingOf<Model>, tiling::RunTimeTiling>;
   const auto bytes = [&](const TrainOptions& other, const tiling::RunTimeTiling* other_tiling, int other_ranks) {
@@ -134,8 +137,12 @@ std::string memory_advice(const TrainOptions& options, const PlannedStep<Model>&
   };
   const tiling::RunTimeTiling* own = nullptr;
   if constexpr (chosen) own = &step.tiling;
-  return memory_advice(options, own, step.request.ranks, sharding::facts_of(step.sharding).pieces,
-                       one ? std::nullopt : std::optional(memory()), offloads_optimizer_of<ShardingOf<Model>>, bytes);
+  std::optional<std::int64_t> available;
+  if (!one)
+    available = memory(
+        plan::dry_run(step.model, step.sharding, step.tiling, step.request, optimizer, WatchedSteps()).communicators);
+  return memory_advice(options, own, step.request.ranks, sharding::facts_of(step.sharding).pieces, available,
+                       offloads_optimizer_of<ShardingOf<Model>>, bytes);
 }
 
 /// Throws the same InputError on all ranks if some rank's machine has too little memory for inputs in host memory; the
@@ -169,7 +176,7 @@ EstimatedStep estimated_step(TrainOptions options, const plan::Cluster& cluster,
   if (options.launch.threads == 0) options.launch.threads = cluster.threads;
   const int ranks = static_cast<int>(cluster.ranks);
   std::string documents = counted_documents(options);
-  const auto memory = [&] { return cluster.memory - cluster.runtime(options.sequence.ranks > 1); };
+  const auto memory = [&](const plan::UsedCommunicators& used) { return cluster.memory - cluster.runtime(used); };
   PlannedStep<Model> step{
       .request = most_loaded_request(checked_size<Model>(options, flags, ranks, asked, tiling), ranks, optimizer),
       .model = initial_model<Model>(options, true),

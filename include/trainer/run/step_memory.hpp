@@ -30,21 +30,24 @@ inline std::int64_t host_memory_of_rank(int ranks) {
   return plan::available_memory() / 10 * 9 / comm::ranks_on_this_machine(ranks);
 }
 
-/// Returns the part of a rank's --memory on a device ("cpu") that a plan with this memory leaves for tensors
-/// (plan::usual_cluster). Throws InputError if the rest of the process needs all of it.
-std::int64_t given_memory(const TrainOptions& options, std::string_view device);
+/// Returns the part of a rank's --memory on a device ("cpu") that a plan with this memory leaves for tensors, with
+/// these communicators (plan::usual_cluster). Throws InputError if the rest of the process needs all of it.
+std::int64_t given_memory(const TrainOptions& options, std::string_view device, const plan::UsedCommunicators& used);
 
-/// Returns the bytes that one rank's tensors may use: given_memory if --memory is given. Otherwise nine tenths of the
-/// free memory of its device or machine, divided by the number of ranks that share it.
+/// Returns the bytes that one rank's tensors may use in a step with these communicators: given_memory if --memory is
+/// given. Otherwise nine tenths of the free memory of its device or machine, divided by the number of ranks that share
+/// it; of a rank's own device, without what communicators will take.
 template <class Comm>
-std::int64_t memory_of_rank(const TrainOptions& options, int ranks) {
-  if (options.memory) return given_memory(options, Comm::Device::name);
-  if constexpr (requires { requires Comm::device_for_each_rank; })
-    return Comm::Device::free_bytes() / 10 * 9;
-  else if constexpr (requires { Comm::Device::free_bytes(); })
+std::int64_t memory_of_rank(const TrainOptions& options, int ranks, const plan::UsedCommunicators& used) {
+  if (options.memory) return given_memory(options, Comm::Device::name, used);
+  if constexpr (requires { requires Comm::device_for_each_rank; }) {
+    const plan::Cluster usual = plan::usual_cluster(Comm::Device::name);
+    return Comm::Device::free_bytes() / 10 * 9 - (usual.runtime(used) - usual.runtime_bytes);
+  } else if constexpr (requires { Comm::Device::free_bytes(); }) {
     return Comm::Device::free_bytes() / 10 * 9 / comm::ranks_on_this_machine(ranks);
-  else
+  } else {
     return host_memory_of_rank(ranks);
+  }
 }
 
 /// Returns the least `memory` of all ranks. Collective. `what`: its name in errors.

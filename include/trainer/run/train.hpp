@@ -66,7 +66,9 @@ int describe(TrainOptions options, const FlagSet& flags, const ShardingOf<Model>
   const int ranks =
       options.ranks > 0 ? static_cast<int>(options.ranks) : planned_ranks<typename Stack::Comm>(options.launch);
   options.launch.threads = comm::planned_threads(options.launch.threads, ranks);
-  const auto memory = [&] { return memory_of_rank<typename Stack::Comm>(options, ranks); };
+  const auto memory = [&](const plan::UsedCommunicators& used) {
+    return memory_of_rank<typename Stack::Comm>(options, ranks, used);
+  };
   const StepSize size = checked_size<Model>(options, flags, ranks, asked, tiling);
   PlannedStep<Model> step{.request = most_loaded_request(size, ranks, optimizer),
                           .model = initial_model<Model>(options, true),
@@ -91,13 +93,12 @@ int describe(TrainOptions options, const FlagSet& flags, const ShardingOf<Model>
     print(plan_text(planned, Stack::name(step.sharding), step.request));
     if (options.memory && !asks) {
       const plan::Cluster usual = plan::usual_cluster(Stack::Device::name);
-      const bool exchanges = options.sequence.ranks > 1;
-      const NeededMemory needed{.bytes = plan::needed_bytes(planned, usual, exchanges),
-                                .runtime = usual.runtime(exchanges)};
+      const NeededMemory needed{.bytes = plan::needed_bytes(planned, usual),
+                                .runtime = usual.runtime(planned.communicators)};
       const std::int64_t given = parse_bytes("memory", *options.memory);
       std::string advice;
       if (needed.bytes > given) {
-        advice = memory_advice(options, step, optimizer, [&] { return given - needed.runtime; });
+        advice = memory_advice(options, step, optimizer, [&](const auto&) { return given - needed.runtime; });
         status = comm::ExitStatus::bad_input;
       }
       print(memory_line(given, needed, advice) + "\n");
@@ -135,9 +136,12 @@ int train(const TrainOptions& given, const FlagSet& flags, const ShardingOf<Mode
       require<InputError>(
           options.cuda_graphs != CudaGraphs::on || step.model.config().adapters().dropout == 0,
           "--cuda-graphs replays one step, and --lora-dropout makes steps differ; leave one of them out");
-    const auto memory = [&] { return memory_of_rank<Comm>(options, communicator.size()); };
+    const auto memory = [&](const plan::UsedCommunicators& used) {
+      return memory_of_rank<Comm>(options, communicator.size(), used);
+    };
     resolve_budgets(
-        step, optimizer, [&] { return least_memory(communicator, memory(), "memory"); }, communicator.rank() == 0);
+        step, optimizer, [&](const auto& used) { return least_memory(communicator, memory(used), "memory"); },
+        communicator.rank() == 0);
     require_host_memory(communicator, step, optimizer);
     const OpenData data =
         open_data(communicator, options,

@@ -7,6 +7,7 @@
 #include <tessera/comm/monitor.hpp>
 #include <tessera/fsdp/core/checked.hpp>
 #include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/plan/plan.hpp>
 
 namespace fsdp::plan {
 namespace {
@@ -126,6 +127,10 @@ CollectiveTime alone(const Cluster& cluster, comm::Op op, const Sizes& of) {
 
 }  // namespace
 
+std::int64_t Cluster::runtime(const UsedCommunicators& used) const {
+  return runtime_bytes + std::max(used.all - 1, 0) * communicator_bytes + used.exchanging * exchange_bytes;
+}
+
 double Cluster::matmul(DType type, std::int64_t smallest) const {
   const bool fp32 = type == DType::f32;
   const double large = fp32 ? matmul_fp32 : matmul_bf16;
@@ -147,6 +152,7 @@ void Cluster::validate() const {
   require_within("memory", memory, memories, "bytes");
   require_within("host_memory", host_memory, memories, "bytes");
   require_within("runtime_bytes", runtime_bytes, reserves, "bytes");
+  require_within("communicator_bytes", communicator_bytes, reserves, "bytes");
   require_within("exchange_bytes", exchange_bytes, reserves, "bytes");
   require<InputError>(runtime_bytes + exchange_bytes < memory, "runtime_bytes is ", runtime_bytes,
                       " and exchange_bytes is ", exchange_bytes, ", and memory is ", memory,
@@ -166,6 +172,7 @@ void Cluster::validate() const {
   require_within("beside_collectives", beside_collectives, shares, "of the speed alone");
   require_reached("matmul_bf16", matmul_bf16, "peak_bf16", peak_bf16);
   require_reached("attention", attention, "peak_bf16", peak_bf16);
+  require_reached_or_zero("attention_own", attention_own, "peak_bf16", peak_bf16);
   require_reached("matmul_fp32", matmul_fp32, "peak_fp32", peak_fp32);
   require_reached_or_zero("matmul_bf16_medium", matmul_bf16_medium, "peak_bf16", peak_bf16);
   require_reached_or_zero("matmul_bf16_small", matmul_bf16_small, "peak_bf16", peak_bf16);

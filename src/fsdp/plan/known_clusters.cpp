@@ -19,20 +19,21 @@ constexpr std::int64_t tera = 1'000'000'000'000;
 Cluster nvidia_node() {
   return {
       .device = "cuda",
-      .ranks = 8,                       // DGX and HGX: 8 GPUs in a node
-      .ranks_per_node = 8,              // the same
-      .threads = 14,                    // DGX H100, H200 and B200 user guides: 112 cores for 8 GPUs
-      .host_memory = 2 * tera,          // DGX H100, H200 and B200 user guides: 2 TB
-      .runtime_bytes = 1'060'000'000,   // NVIDIA/nccl issue 1685: context and NCCL on 8 x H100, before an all-to-all
-      .exchange_bytes = 3'280'000'000,  // the same: 4.34 GB after the first all-to-all
-      .collective_latency = 8.4e-6,     // NCCL 2.30, tuning.cc: base latency of Ring, protocol Simple
-      .node_latency = 3.4e-6,           // the same: hardware latency of Ring over NVLink, Simple
-      .network_latency = 14e-6,         // the same: over the network
-      .network_bandwidth = 8 * 47e9,    // NVIDIA/nccl-tests issue 290: 46 to 48 GB/s for each NDR port
-      .host_bandwidth = 48e9,           // NCCL 2.30, topo.cc: PCIe 5.0 x16
-      .collectives_have_queues = true,  // comm::Nccl: a stream for each communicator
-      .beside_collectives = 1 / 1.189,  // arXiv 2507.03114: 18.9 % slower on average, on A100, H100, MI210, MI250
-      .gathers_in_stages = false,       // NCCL's all-gather between nodes: Ring
+      .ranks = 8,                         // DGX and HGX: 8 GPUs in a node
+      .ranks_per_node = 8,                // the same
+      .threads = 14,                      // DGX H100, H200 and B200 user guides: 112 cores for 8 GPUs
+      .host_memory = 2 * tera,            // DGX H100, H200 and B200 user guides: 2 TB
+      .runtime_bytes = 1'060'000'000,     // NVIDIA/nccl issue 1685: context and NCCL on 8 x H100, before an all-to-all
+      .communicator_bytes = 688'000'000,  // NVIDIA/nccl issue 964: each group of 3 or 4 A100 over NVLink, after a sum
+      .exchange_bytes = 3'280'000'000,    // NVIDIA/nccl issue 1685: 4.34 GB after the first all-to-all
+      .collective_latency = 8.4e-6,       // NCCL 2.30, tuning.cc: base latency of Ring, protocol Simple
+      .node_latency = 3.4e-6,             // the same: hardware latency of Ring over NVLink, Simple
+      .network_latency = 14e-6,           // the same: over the network
+      .network_bandwidth = 8 * 47e9,      // NVIDIA/nccl-tests issue 290: 46 to 48 GB/s for each NDR port
+      .host_bandwidth = 48e9,             // NCCL 2.30, topo.cc: PCIe 5.0 x16
+      .collectives_have_queues = true,    // comm::Nccl: a stream for each communicator
+      .beside_collectives = 1 / 1.189,    // arXiv 2507.03114: 18.9 % slower on average, on A100, H100, MI210, MI250
+      .gathers_in_stages = false,         // NCCL's all-gather between nodes: Ring
   };
 }
 
@@ -41,23 +42,22 @@ Cluster h100() {
   node.memory = 81559 * mebi;  // nvidia-smi, memory.total of an H100 SXM5 80GB
   node.peak_bf16 = 989.4e12;   // H100 data sheet, SXM5, dense
   node.peak_fp32 = 66.9e12;    // the same
-  node.matmul_bf16 = 786e12;   // measured: cuBLASLt, 8192^3, random numbers, on an H100 SXM5 80GB
-  node.matmul_fp32 = 53.1e12;  // assumed: bf16's share of the peak, 79.4 %
-  // Measured there: Tessera's kernels, forward 361, backward 210, weights 2 : 5; cuDNN's are faster
-  node.attention = 238.5e12;
-  node.memory_bandwidth = 2.61e12;  // H100 data sheet, 3.35 TB/s; assumed: the share that h200 reaches, 78 %
-  node.node_bandwidth = 370.8e9;    // NCCL 2.30, topo.h: 18 NVLinks of 20.6 GB/s
+  // Fitted to three steps of a Llama of 1.5 billion weights on one H100 SXM5 80GB (docs/measured.md): 4 x 4096 and
+  // 1 x 4096 tokens with cuDNN, 4 x 4096 without. Alone cuBLASLt multiplies at 786 TFLOP/s; the card's power then
+  // drops.
+  node.matmul_bf16 = 703e12;
+  node.matmul_fp32 = 47.5e12;      // assumed: bf16's share of the peak, 71 %
+  node.attention = 430e12;         // fitted there, cuDNN's kernels
+  node.attention_own = 238.5e12;   // measured there: Tessera's kernels, forward 361, backward 210, weights 2 : 5
+  node.memory_bandwidth = 2.3e12;  // fitted there
+  node.node_bandwidth = 370.8e9;   // NCCL 2.30, topo.h: 18 NVLinks of 20.6 GB/s
   return node;
 }
 
 Cluster h200() {
-  Cluster node = h100();
-  node.memory = 143771 * mebi;  // nvidia-smi, memory.total of an H200 SXM
-  node.matmul_bf16 = 794.5e12;  // stas00/ml-engineering, maximum achievable matmul FLOPS: H100 SXM
-  node.matmul_fp32 = 53.7e12;   // assumed: bf16's share of the peak, 80.3 %
-  // NVIDIA/cudnn-frontend's benchmark, causal, 16k: forward 673, backward 579, weights 2 : 5
-  node.attention = 603e12;
-  node.memory_bandwidth = 3.75e12;  // the same, RMSNorm of 16384 x 4096: forward 3.71, backward 3.80 TB/s
+  Cluster node = h100();           // the same chip and power; assumed: rates of h100
+  node.memory = 143771 * mebi;     // nvidia-smi, memory.total of an H200 SXM
+  node.memory_bandwidth = 3.3e12;  // H200 data sheet, 4.8 TB/s; assumed: the share that h100 reaches, 69 %
   return node;
 }
 
@@ -68,8 +68,9 @@ Cluster b200() {
   node.peak_fp32 = 80e12;          // the same
   node.matmul_bf16 = 1745e12;      // stas00/ml-engineering, maximum achievable matmul FLOPS: B200 SXM
   node.matmul_fp32 = 62e12;        // assumed: bf16's share of the peak, 77.6 %
-  node.attention = 1372e12;        // assumed: h200's share of the peak, 61 %
-  node.memory_bandwidth = 6.2e12;  // HGX B200 data sheet, 8 TB/s; assumed: the share that h200 reaches, 78 %
+  node.attention = 978e12;         // assumed: h100's share of the peak, 43 %
+  node.attention_own = 542e12;     // the same, 24 %
+  node.memory_bandwidth = 5.5e12;  // HGX B200 data sheet, 8 TB/s; assumed: the share that h100 reaches, 69 %
   node.node_bandwidth = 721.8e9;   // NCCL 2.30, topo.h: 18 NVLinks of 40.1 GB/s
   return node;
 }
@@ -78,10 +79,11 @@ Cluster b200() {
 Cluster two_sockets() {
   return {
       .device = "cpu",
-      .ranks = 2,                        // one for each socket, so that its memory is local
-      .ranks_per_node = 2,               // the same
-      .runtime_bytes = 256 * mebi,       // assumed: code, thread stacks, MPI's buffers
-      .exchange_bytes = 0,               // an exchange needs no additional buffers
+      .ranks = 2,                   // one for each socket, so that its memory is local
+      .ranks_per_node = 2,          // the same
+      .runtime_bytes = 256 * mebi,  // assumed: code, thread stacks, MPI's buffers
+      .communicator_bytes = 0,      // communicators and exchanges need no additional buffers
+      .exchange_bytes = 0,
       .collective_latency = 2e-6,        // assumed
       .node_latency = 1e-6,              // assumed: a message in shared memory
       .node_bandwidth = 13e9,            // measured: Open MPI 4.1.4, 2 ranks, 64 MB: all-gather 11 to 16 GB/s

@@ -19,15 +19,10 @@ comm::MeshTraffic traffic_of(const StepRecord& record) {
   return traffic;
 }
 
-bool exchanges(const StepRecord& record) {
-  return std::ranges::any_of(record.collectives(),
-                             [](const RecordedCollective& each) { return each.op == comm::Op::all_to_all; });
-}
-
 /// Sets the required and the available memory of a rank and its host.
-void set_needs(Estimate& estimate, const StepRecord& record) {
+void set_needs(Estimate& estimate) {
   const Cluster& cluster = estimate.cluster;
-  estimate.device = {.needed = needed_bytes(estimate.plan, cluster, exchanges(record)), .available = cluster.memory};
+  estimate.device = {.needed = needed_bytes(estimate.plan, cluster), .available = cluster.memory};
   estimate.host = {.needed = cluster.on_host() ? 0 : estimate.plan.offloaded_bytes * cluster.ranks_of_node(),
                    .available = cluster.host_memory};
 }
@@ -65,8 +60,8 @@ void set_activations(Estimate& estimate, const StepRecord& record) {
 
 }  // namespace
 
-std::int64_t needed_bytes(const Plan& plan, const Cluster& cluster, bool exchanges) {
-  return plan.peak_bytes() + cluster.runtime(exchanges) + (cluster.on_host() ? plan.offloaded_bytes : 0);
+std::int64_t needed_bytes(const Plan& plan, const Cluster& cluster) {
+  return plan.peak_bytes() + cluster.runtime(plan.communicators) + (cluster.on_host() ? plan.offloaded_bytes : 0);
 }
 
 Estimate estimate_of(const Plan& plan, const StepRecord& record, const ModelWork& work, const Cluster& cluster) {
@@ -77,7 +72,7 @@ Estimate estimate_of(const Plan& plan, const StepRecord& record, const ModelWork
                     .model_flops = work.flops,
                     .peak = cluster.peak(record.compute),
                     .traffic = traffic_of(record)};
-  set_needs(estimate, record);
+  set_needs(estimate);
   std::vector<NamedWork> steps = works_of(cluster, record);
   std::vector<Work> works;
   for (const NamedWork& step : steps) works.push_back(step.work);

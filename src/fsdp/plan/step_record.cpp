@@ -22,8 +22,9 @@ Members StepRecord::members(Axis axis) const {
 
 void StepRecord::scale_attention(double factor) {
   for (RecordedTask& each : tasks) {
-    std::int64_t& flops = each.work.counters.attention_flops;
-    flops = std::llround(static_cast<double>(flops) * factor);
+    device::Counters& counters = each.work.counters;
+    counters.attention_flops = std::llround(static_cast<double>(counters.attention_flops) * factor);
+    counters.own_attention_flops = counters.attention_flops;
   }
 }
 

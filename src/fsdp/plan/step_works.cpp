@@ -297,13 +297,15 @@ std::string_view name_of(Track track) {
 
 double compute_seconds(const Cluster& cluster, const RecordedWork& work, DType compute) {
   double seconds = work.stated_seconds;
+  const std::int64_t own = work.counters.own_attention_flops;
   std::int64_t listed = 0;
   for (const CountedMatmul& each : work.matmuls) {
     seconds += static_cast<double>(each.count) * matmul_seconds(cluster, each.matmul);
     listed += each.count * 2 * each.matmul.m * each.matmul.n * each.matmul.k;
   }
   return seconds + static_cast<double>(work.counters.matmul_flops - listed) / cluster.matmul(compute) +
-         static_cast<double>(work.counters.attention_flops) / cluster.attention_rate(compute) +
+         static_cast<double>(work.counters.attention_flops - own) / cluster.attention_rate(compute) +
+         static_cast<double>(own) / cluster.attention_rate(compute, true) +
          static_cast<double>(work.counters.elementwise_bytes) / cluster.memory_bandwidth;
 }
 

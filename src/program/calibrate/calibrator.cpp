@@ -132,6 +132,7 @@ class Figures {
     notes_["memory"] = on_host ? "nine tenths of what was free" : "all of the device's";
     notes_["runtime_bytes"] = on_host ? "resident before any tensor" : "taken without tensors, by others too";
     notes_["host_memory"] = "of rank 0's node";
+    notes_["attention_own"] = "not measured";
   }
 
  private:
@@ -207,6 +208,7 @@ class Calibrator {
  public:
   Calibrator(const cli::Calibrate& options, const Subject& subject)
       : options_(options),
+        subject_(subject),
         all_(subject.all),
         device_(subject.device),
         threads_(comm::rank_threads(options.launch.threads, all_.size())) {
@@ -296,17 +298,27 @@ class Calibrator {
       for (const std::optional<Link>* link : {&node_, &network_})
         if (*link) (*link)->free_buffers();
       cluster_.memory = device_.total_bytes();
-      cluster_.runtime_bytes =
-          std::max<std::int64_t>(cluster_.memory - device_.free_bytes() - cluster_.exchange_bytes, 0);
+      const std::int64_t before = device_.free_bytes();
+      const Link further = subject_.link([](int) { return 0; });
+      further.few();
+      further.scatter();
+      further.free_buffers();
+      cluster_.communicator_bytes = std::max<std::int64_t>(before - device_.free_bytes(), 0);
+      const int others = (node_ ? 1 : 0) + (network_ ? 1 : 0);
+      cluster_.runtime_bytes = std::max<std::int64_t>(
+          cluster_.memory - before - cluster_.exchange_bytes - others * cluster_.communicator_bytes, 0);
     }
-    std::int64_t most[] = {-cluster_.memory, cluster_.runtime_bytes, cluster_.exchange_bytes};
+    std::int64_t most[] = {-cluster_.memory, cluster_.runtime_bytes, cluster_.exchange_bytes,
+                           cluster_.communicator_bytes};
     all_.reduce(std::span<std::int64_t>(most), comm::Reduction::max, {"calibrate"});
     cluster_.memory = -most[0];
     cluster_.runtime_bytes = most[1];
     cluster_.exchange_bytes = most[2];
+    cluster_.communicator_bytes = most[3];
   }
 
   const cli::Calibrate& options_;
+  const Subject& subject_;
   comm::Ranks all_;
   const DeviceWork& device_;
   int threads_;

@@ -84,9 +84,9 @@ void check_memory(const TrainOptions& options, bool has_auto_budget, const std::
                       tiling);
 }
 
-std::int64_t given_memory(const TrainOptions& options, std::string_view device) {
+std::int64_t given_memory(const TrainOptions& options, std::string_view device, const plan::UsedCommunicators& used) {
   const std::int64_t given = parse_bytes("memory", *options.memory);
-  const std::int64_t runtime = plan::usual_cluster(device).runtime(options.sequence.ranks > 1);
+  const std::int64_t runtime = plan::usual_cluster(device).runtime(used);
   require<InputError>(given > runtime, "--memory ", *options.memory, " is the memory of a rank, whose process takes ",
                       report::bytes_text(runtime), " besides tensors; give more");
   return given - runtime;

@@ -39,6 +39,8 @@ namespace fsdp::device {
 /// In EmbeddingBackward, each thread block owns every 1024th row of the table and reads all tokens. This costs about
 /// 4 KiB per token, mostly served from the cache, in addition to the traffic of dy and dtable.
 FSDP_RUNS_COMPUTE(Cuda)
+/// Returns whether Tessera's kernels compute an attention of whole sequences in builds with cuDNN, too: for plans.
+bool in_own_kernels(const Cuda::Planner&, const AttentionShape&, DType, bool backward);
 FSDP_RUNS_IN_SCRATCH(Cuda, Rope)
 FSDP_RUNS(Cuda, CachedAttention)
 

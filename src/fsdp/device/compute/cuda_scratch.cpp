@@ -34,4 +34,8 @@ FSDP_SCRATCH(AttentionBackward, cuda::attention_scratch(op.shape, dtype_of<T>(),
 FSDP_SCRATCH(CrossEntropy, op.logits.rows() * std::int64_t{sizeof(double)})
 FSDP_SCRATCH(CrossEntropyLoss, op.logits.rows() * std::int64_t{sizeof(double)})
 
+bool in_own_kernels(const Cuda::Planner&, const AttentionShape& shape, DType dtype, bool backward) {
+  return cuda::cudnn_scratch(shape, dtype, backward) == 0;
+}
+
 }  // namespace fsdp::device

@@ -22,6 +22,7 @@ void Cuda::round(Queue& queue, const float* from, DType wire, std::int64_t count
   cuda::round(lane_of(queue), from, wire, count, to);
 }
 
+static_assert(Cuda::most_parts == cuda::most_parts);
 void Cuda::sum_in_order(Queue& queue, std::span<const std::byte* const> parts, DType stored, DType wire,
                         std::int64_t count, Write write, float* sum) {
   require(!parts.empty() && parts.size() <= cuda::most_parts, "sum_in_order: ", parts.size(), " parts; 1 to ",
