@@ -20,7 +20,7 @@ string(APPEND left_out_cases ":RunTimeStrategies.*:Layouts.*MatmulsAreJoined")
 # Each sanitizer has one sweep over all strategies: AddressSanitizer those of layouts, memory and recomputation,
 # ThreadSanitizer that of parity, and communicators on queues.
 if(TESSERA_SANITIZER STREQUAL "address")
-  string(APPEND left_out_tests "|comm/(nccl|queued_threads)_test")
+  string(APPEND left_out_tests "|comm/(nccl(_promises)?|queued_threads)_test")
   string(APPEND left_out_cases ":Parity.StrategiesGiveTheSame*")
 elseif(TESSERA_SANITIZER STREQUAL "thread")  # other tests have the same threads and collectives
   string(APPEND left_out_tests "|(sharding/(check|layouts|memory|offload|optimizers|assign_slots|residency|targets|tiling)|module/units)_test")

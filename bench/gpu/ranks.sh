@@ -14,7 +14,7 @@ tessera=$PROGRAMS/tessera
 read -ra model <<<"${CARD_MODEL:---vocab 4096 --hidden 1024 --intermediate 4096 --layers 4 --heads 8 --kv-heads 4 --head-dim 128 --seq-len 1024 --batch-size 8}"
 common=(train --comm nccl --data text.txt --precision bf16 --lr-schedule constant --validation-fraction 0
   --threads 1 --device-deadline 10)
-graphs_on=(--cuda-graphs) graphs_off=()
+graphs_on=(--cuda-graphs on) graphs_off=(--cuda-graphs off)
 
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

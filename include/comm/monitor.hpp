@@ -143,6 +143,7 @@ struct Options {
   bool record = false;  ///< whether to store a Record of every collective
   std::int64_t message_bytes = 1 << 30;  ///< length of the longest single message; MPI 3 counts in int
   bool windows = true;  ///< Mpi: ranks of one machine read each other's shared_memory in place; splits check this again
+  bool fast_reductions = false;  ///< Nccl::run: leave NVLS to NCCL, whose sums then may differ from run to run
   /// OpenMP threads of each copy and sum in host memory. 0: as many as the rank's thread has for its own parallel
   /// regions; 1 for ranks inside a host program (ThreadRanks, Mpi::adopt).
   int threads = 0;
@@ -195,7 +196,9 @@ class Monitor {
   Totals totals;
   std::vector<Record> records;
   std::int64_t sequence = 0;
-  Record current;  ///< the collective that is being started or waited for
+  Record current;            ///< the collective that is being started or waited for
+  std::string library;       ///< version and settings of the backend's library, for logs; empty if it has none
+  std::string lost_promise;  ///< a sentence on why float sums may differ from run to run; empty if they do not
 
   /// Returns the job-wide rank of a rank of this communicator.
   int world_rank_of(int peer) const { return world_ranks.empty() ? peer : world_ranks[static_cast<std::size_t>(peer)]; }

@@ -5,8 +5,10 @@
 /// This header does not need nccl.h: all calls go through a table of functions (tessera/comm/nccl_table.hpp). A program
 /// normally uses `nccl::library()` of the target tessera::nccl, which a build without NCCL omits.
 ///
-/// NCCL computes sums of float contributions, in its own order, but with bit-identical results in every run.
-/// Contributions rounded to bf16 or f16 are summed here, in rank order, and with SumOrder::ranks floats are too.
+/// NCCL computes sums of float contributions, in its own order. With NVLS off, as `run` sets it, that order is the same
+/// in every run on the same ranks and machines; with NVLS it may differ between calls. Contributions rounded to bf16 or
+/// f16 are summed here, in rank order, and with SumOrder::ranks floats are too: under any settings, results are
+/// bit-identical. Several communicators of a device (meshes of several axes) need LaunchOrder::implicit.
 #pragma once
 
 #include <tessera/fsdp/core/language.hpp>  // must be included before all others
@@ -44,6 +46,23 @@ class Nccl : public Backend<QueuedCore<NcclRank, DeviceType>, DeviceType> {
   Nccl(const nccl::Table& table, const nccl::Seat& seat, const Options& options, const NcclStart& start = {})
       : Nccl(std::make_unique<Core>(std::make_unique<NcclRank>(table, seat, options, start))) {}
 
+  /// Makes a communicator of the ranks of `host`, an ncclComm_t, in a program that initialises NCCL itself. It works on
+  /// a duplicate with memory and a queue of its own (ncclCommSplit): nothing here ends or aborts `host`, and a failure
+  /// aborts only the duplicate. Collective, on the device of `host`, which must have no call pending. It neither sets
+  /// nor reads environment variables: `settings` are those that the program made before its first call of NCCL. Unless
+  /// it passes LaunchOrder::implicit, `split` throws InputError on all ranks, and the program must complete its own
+  /// collectives before it starts some here, and vice versa. Unless it passes Nvls::off, monitor().lost_promise
+  /// contains a sentence. After a missed deadline in adopt itself, abort `host`.
+  /// @{
+  static Nccl adopt(nccl::Comm host, const nccl::Settings& settings = {}, const Options& options = {}) {
+    return adopt(nccl::library(), host, settings, options);
+  }
+  static Nccl adopt(const nccl::Table& table, nccl::Comm host, const nccl::Settings& settings, const Options& options) {
+    return Nccl(std::make_unique<Core>(NcclRank::adopt(table, host, settings, options)));
+  }
+  /// @}
+
+  /// Throws InputError on all ranks if there are several and one has no LaunchOrder::implicit, or an NCCL before 2.26.
   Nccl split(int color) { return Nccl(this->core().split(color)); }
   /// See comm::shared_memory. Allocates with ncclMemAlloc and registers the memory with this communicator. NCCL moves
   /// data without a copy where the memory that it reads and the memory that it writes are both registered.
@@ -65,9 +84,10 @@ class Nccl : public Backend<QueuedCore<NcclRank, DeviceType>, DeviceType> {
   static int run(const nccl::Table& table, const Options& options, F f) {
     return run(table, torchrun_place(), options, std::move(f));
   }
-  /// The same for a rank at `place`, which another launcher started. Selects the device of its local rank and binds the
-  /// process to the cores near it; see device_index and bind_to_cores_near. Throws InputError, with the same message on
-  /// all ranks, if a rank has no device of its own, or its driver or NCCL is too old.
+  /// The same for a rank at `place`, which another launcher started. Calls nccl::set_environment, selects the device of
+  /// its local rank, and binds the process to the cores near it; see device_index and bind_to_cores_near. Throws
+  /// InputError, with the same message on all ranks, if a rank has no device of its own, or its driver or NCCL is too
+  /// old.
   template <class F>
   static int run(const nccl::Table& table, const JobPlace& place, const Options& options, F f) {
     return run_at(table, place, options, [&f](Nccl& communicator) { return run_rank(f, communicator); });
@@ -76,7 +96,7 @@ class Nccl : public Backend<QueuedCore<NcclRank, DeviceType>, DeviceType> {
  private:
   static int run_at(const nccl::Table& table, const JobPlace& place, const Options& options,
                     FunctionRef<int(Nccl&)> f) {
-    nccl::Seat seat{.rank = place.rank, .size = place.size};
+    nccl::Seat seat{.rank = place.rank, .size = place.size, .settings = nccl::set_environment(options.fast_reductions)};
     NcclStart start;
     Meeting meeting{.rank = place.rank, .size = place.size, .deadline = options.start_deadline};
     try {

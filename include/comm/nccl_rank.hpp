@@ -35,6 +35,9 @@ class NcclRank {
   static constexpr std::int64_t value_bytes = 64 << 10;
 
   NcclRank(const nccl::Table& table, const nccl::Seat& seat, const Options& options, const NcclStart& start);
+  /// See Nccl::adopt.
+  static std::unique_ptr<NcclRank> adopt(const nccl::Table& table, nccl::Comm host, const nccl::Settings& settings,
+                                         const Options& options);
   NcclRank(const NcclRank&) = delete;
   NcclRank& operator=(const NcclRank&) = delete;
   ~NcclRank();
@@ -64,13 +67,14 @@ class NcclRank {
   std::shared_ptr<std::byte> register_memory(const std::shared_ptr<std::byte>& memory, std::int64_t bytes);
 
  private:
-  NcclRank(std::shared_ptr<NcclLink> link, int rank, int size, const Options& options);
+  NcclRank(std::shared_ptr<NcclLink> link, int rank, int size, const nccl::Settings& settings, const Options& options);
   void move_values();
   void gather_values(const std::byte* mine, std::byte* all, std::int64_t bytes);
   void broadcast_value(std::byte* data, std::int64_t bytes);
 
   std::shared_ptr<NcclLink> link_;  ///< shared with registered memory, which may outlive the rank
   int size_;
+  nccl::Settings settings_;
   int exceptions_;  ///< number of exceptions in flight at construction
   Monitor monitor_;
   Transfer transfer_;

@@ -10,6 +10,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 #include <tessera/fsdp/core/dtype.hpp>
 
@@ -20,6 +21,25 @@ namespace fsdp::comm::nccl {
 using Comm = ::ncclComm*;
 using Stream = void*;  ///< a cudaStream_t
 using Id = std::array<std::byte, 128>;
+
+/// The order in which kernels of several communicators of one device start: NCCL_LAUNCH_ORDER_IMPLICIT (since 2.26), 1
+/// for `implicit`: that of the host's calls. Without it, two ranks may wait for each other's kernels forever.
+enum class LaunchOrder : std::uint8_t { unknown, none, implicit };
+/// Whether NVSwitches may sum floats (NCCL_NVLS_ENABLE), in an order that differs between calls.
+enum class Nvls : std::uint8_t { unknown, allowed, off };
+
+/// The settings that a process made before its first call of NCCL.
+struct Settings {
+  LaunchOrder launch_order = LaunchOrder::unknown;
+  Nvls nvls = Nvls::unknown;
+  std::string text = {};  ///< the environment variables in force, for logs
+};
+
+/// Sets NCCL_LAUNCH_ORDER_IMPLICIT=1 and, unless `fast_reductions`, NCCL_NVLS_ENABLE=0, each only if the user has not
+/// (an empty value counts as not set). Returns what is in force, also of other variables of the user that change the
+/// order of sums. For programs: before the process's first call of NCCL, which reads each variable once, and before
+/// other threads read the environment. Throws InputError if `fast_reductions` comes after a call without it.
+Settings set_environment(bool fast_reductions);
 
 /// NCCL's ncclResult_t.
 enum class Result : int {
@@ -58,6 +78,8 @@ struct Table {
   Result (*async_error)(Comm comm, Result& state);
   const char* (*error_string)(Result result);
   const char* (*last_error)(Comm comm);  ///< returns NCCL's last error message; `comm` may be null
+  Result (*rank)(Comm comm, int& rank);
+  Result (*size)(Comm comm, int& size);
 
   Result (*group_start)();
   Result (*group_end)();
@@ -81,6 +103,7 @@ struct Seat {
   int rank = 0;
   int size = 1;
   Id id{};
+  Settings settings = {};
 };
 
 /// Returns a new unique id. Throws CollectiveError if NCCL cannot make one.

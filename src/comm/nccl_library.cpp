@@ -99,6 +99,8 @@ Table make_table() {
     .abort = [](Comm comm) { return ours(ncclCommAbort(comm)); }, .async_error = async_error,
     .error_string = [](Result result) { return ncclGetErrorString(static_cast<ncclResult_t>(result)); },
     .last_error = [](Comm comm) { return ncclGetLastError(comm); },
+    .rank = [](Comm comm, int& rank) { return ours(ncclCommUserRank(comm, &rank)); },
+    .size = [](Comm comm, int& size) { return ours(ncclCommCount(comm, &size)); },
     .group_start = [] { return ours(ncclGroupStart()); }, .group_end = [] { return ours(ncclGroupEnd()); },
     .call = call,
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 19, 0)

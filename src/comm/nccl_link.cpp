@@ -59,6 +59,28 @@ NcclLink::NcclLink(const nccl::Table& table, std::shared_ptr<NcclFamily> family,
   family_->links.push_back(this);
 }
 
+std::unique_ptr<NcclLink> NcclLink::duplicate(const nccl::Table& table, nccl::Comm host, int rank,
+                                              const Options& options) {
+  std::shared_ptr<NcclFamily> family(new NcclFamily{NcclStart{}, options.start_deadline});
+  std::unique_ptr<NcclLink> made(new NcclLink(table, std::move(family), nullptr));
+  Result result = table.split(host, 0, rank, made->made_);
+  const auto waited = poll_in_vain(options.start_deadline, [&] {
+    Result state = result;
+    if (!failed(result)) result = table.async_error(host, state);
+    if (!failed(result)) result = state;
+    return result != Result::in_progress;
+  });
+  if (waited || failed(result)) {
+    static_cast<void>(made.release());  // NCCL may still set made_
+    throw CollectiveError(message("NCCL: a split of the adopted communicator ",
+                                  waited ? "took longer than the start's deadline, " : "failed: ",
+                                  waited ? in_seconds(options.start_deadline) : table.error_string(result)));
+  }
+  made->comm_ = std::exchange(made->made_, nullptr);
+  made->settle("a split of the adopted communicator", Deadline(0), true);
+  return made;
+}
+
 NcclLink::~NcclLink() {
   {
     const std::lock_guard lock(family_->mutex);

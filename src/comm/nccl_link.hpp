@@ -40,6 +40,9 @@ class NcclLink {
   using Deadline = std::chrono::milliseconds;
 
   NcclLink(const nccl::Table& table, const nccl::Seat& seat, const Options& options, const NcclStart& start);
+  /// Splits a communicator of all its ranks off `host`, which this class neither uses again nor ends. Collective.
+  static std::unique_ptr<NcclLink> duplicate(const nccl::Table& table, nccl::Comm host, int rank,
+                                             const Options& options);
   NcclLink(const NcclLink&) = delete;
   NcclLink& operator=(const NcclLink&) = delete;
   ~NcclLink();

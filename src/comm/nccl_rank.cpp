@@ -15,16 +15,63 @@ namespace {
 constexpr std::size_t events_kept = 64;
 /// Longest wait for data that a peer sent before it aborted, such as an error that all ranks are to throw.
 constexpr std::chrono::milliseconds on_its_way{500};
+constexpr int first_with_launch_order = 22600;  ///< the version with NCCL_LAUNCH_ORDER_IMPLICIT
+
+std::string version_text(int code) { return message(code / 10000, ".", code / 100 % 100, ".", code % 100); }
+
+/// What one rank contributes to a split.
+struct Share {
+  int color = 0;
+  nccl::LaunchOrder order = nccl::LaunchOrder::unknown;
+  int version = 0;
+
+  bool is_ordered() const { return order == nccl::LaunchOrder::implicit && version >= first_with_launch_order; }
+};
+
+/// Returns why the communicators of a rank with this share have no common order of launches.
+std::string reason_of(const Share& share) {
+  if (share.version < first_with_launch_order)
+    return message("NCCL is ", version_text(share.version), ", and the first with that order is 2.26; update NCCL");
+  if (share.order == nccl::LaunchOrder::none) return "NCCL_LAUNCH_ORDER_IMPLICIT is 0; unset it";
+  return "the host program has not passed it; set NCCL_LAUNCH_ORDER_IMPLICIT=1 before the first call of NCCL and pass "
+         ".launch_order = implicit";
+}
+
+std::string lost_promise(nccl::Nvls nvls) {
+  if (nvls == nccl::Nvls::off) return "";
+  return message(
+      nvls == nccl::Nvls::unknown ? "the host program has not passed .nvls = off" : "NCCL_NVLS_ENABLE is not 0",
+      ": NCCL may add floats in another order in each call, so that equal runs may differ in the last bits; set "
+      "NCCL_NVLS_ENABLE=0, or take :pieces=V or bf16:wire=bf16");
+}
 
 }  // namespace
 
 NcclRank::NcclRank(const nccl::Table& table, const nccl::Seat& seat, const Options& options, const NcclStart& start)
-    : NcclRank(std::make_shared<NcclLink>(table, seat, options, start), seat.rank, seat.size, options) {}
+    : NcclRank(std::make_shared<NcclLink>(table, seat, options, start), seat.rank, seat.size, seat.settings, options) {}
 
-NcclRank::NcclRank(std::shared_ptr<NcclLink> link, int rank, int size, const Options& options)
-    : link_(std::move(link)), size_(size), exceptions_(std::uncaught_exceptions()), done_(events_kept) {
+std::unique_ptr<NcclRank> NcclRank::adopt(const nccl::Table& table, nccl::Comm host, const nccl::Settings& settings,
+                                          const Options& options) {
+  int rank = 0, size = 0;
+  require<InputError>(host != nullptr && table.rank(host, rank) == nccl::Result::success &&
+                          table.size(host, size) == nccl::Result::success,
+                      "NCCL: the communicator to adopt is null or has failed; adopt one that NCCL has initialised");
+  return std::unique_ptr<NcclRank>(
+      new NcclRank(NcclLink::duplicate(table, host, rank, options), rank, size, settings, options));
+}
+
+NcclRank::NcclRank(std::shared_ptr<NcclLink> link, int rank, int size, const nccl::Settings& settings,
+                   const Options& options)
+    : link_(std::move(link)),
+      size_(size),
+      settings_(settings),
+      exceptions_(std::uncaught_exceptions()),
+      done_(events_kept) {
   monitor_.rank = rank;
   monitor_.options = options;
+  monitor_.library =
+      message("NCCL ", version_text(link_->table().version()), settings.text.empty() ? "" : ", ", settings.text);
+  if (size > 1) monitor_.lost_promise = lost_promise(settings.nvls);
 }
 
 NcclRank::~NcclRank() {
@@ -121,16 +168,23 @@ bool NcclRank::test(Ticket) {
 void NcclRank::abandon(Ticket) noexcept { link_->give_up(); }
 
 std::unique_ptr<NcclRank> NcclRank::split(int color) {
-  std::vector<int> colors(static_cast<std::size_t>(size()));
-  gather_values(reinterpret_cast<const std::byte*>(&color), reinterpret_cast<std::byte*>(colors.data()), sizeof(int));
+  const Share mine{.color = color, .order = settings_.launch_order, .version = link_->table().version()};
+  std::vector<Share> shares(static_cast<std::size_t>(size()));
+  gather_values(reinterpret_cast<const std::byte*>(&mine), reinterpret_cast<std::byte*>(shares.data()), sizeof mine);
   std::vector<int> ranks;
-  for (int peer = 0; peer < size(); ++peer)
-    if (colors[static_cast<std::size_t>(peer)] == color) ranks.push_back(peer);
+  for (int peer = 0; peer < size(); ++peer) {
+    const Share& share = shares[static_cast<std::size_t>(peer)];
+    require<InputError>(
+        size() == 1 || share.is_ordered(),
+        "a mesh of several axes needs one order of launches for all its NCCL communicators, and on rank ", peer, " ",
+        reason_of(share), ", or take a strategy of one axis");
+    if (share.color == color) ranks.push_back(peer);
+  }
   // NCCL does not accept negative colors, so the first rank with this color represents it.
   std::shared_ptr<NcclLink> part = link_->split(ranks.front(), rank(), monitor_.options.deadline);
   const auto position = static_cast<int>(std::ranges::find(ranks, rank()) - ranks.begin());
   std::unique_ptr<NcclRank> made(
-      new NcclRank(std::move(part), position, static_cast<int>(ranks.size()), monitor_.options));
+      new NcclRank(std::move(part), position, static_cast<int>(ranks.size()), settings_, monitor_.options));
   made->monitor_.follow(monitor_, ranks);
   return made;
 }

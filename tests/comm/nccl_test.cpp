@@ -59,13 +59,15 @@ using Kind = nccl::Call::Kind;
 static_assert(check_communicator<Ranks>() && QueuedCommunicator<Ranks>);
 static_assert(supports_wire<Ranks, bf16> && supports_wire<Ranks, f16> && !supports_wire<Ranks, double>);
 
+const nccl::Settings safe{.launch_order = nccl::LaunchOrder::implicit, .nvls = nccl::Nvls::off};
+
 /// Calls f(communicator) on every rank; ranks are threads.
 template <class F>
 void run_nccl(int ranks, const Options& options, F f) {
   nccl::Id id{};
   Double::table().get_unique_id(id);
   Threads<>::run(ranks, {}, [&](auto& host) {
-    Ranks c(Double::table(), {.rank = host.rank(), .size = host.size(), .id = id}, options);
+    Ranks c(Double::table(), {.rank = host.rank(), .size = host.size(), .id = id, .settings = safe}, options);
     const InDeviceMemory values;
     f(c);
   });
@@ -107,8 +109,19 @@ class NcclDoubled : public Ordered {
   }
 };
 
+/// The suite compares bits of float sums without SumOrder::ranks: NCCL's own order is that of ranks here.
 template <class Behaviour>
-class NcclBackend : public NcclDoubled {};
+class NcclBackend : public NcclDoubled {
+ protected:
+  void SetUp() override {
+    NcclDoubled::SetUp();
+    Double::sums = testing::NcclSumOrder::in_rank_order;
+  }
+  void TearDown() override {
+    Double::sums = testing::NcclSumOrder::in_fixed_order;
+    NcclDoubled::TearDown();
+  }
+};
 TYPED_TEST_SUITE(NcclBackend, AllBehaviours, BehaviourName);
 
 TYPED_TEST(NcclBackend, OfAnyNumber) {

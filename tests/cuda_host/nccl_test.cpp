@@ -154,6 +154,29 @@ TEST_F(CudaHost_nccl, ReplaysCapturedCollectives) {
   });
 }
 
+/// Two communicators of the same ranks, each with a collective that waits for nothing, on a device that runs one
+/// collective kernel at a time.
+TEST_F(CudaHost_nccl, CommunicatorsOfOneDeviceNeedALaunchOrder) {
+  const auto gather_on_both = [&] {
+    run_ranks(2, {}, [&](Ranks& c) {
+      Ranks part = comm::split(c, [](int) { return 0; });
+      const Counts counts(2, 4);
+      const Floats full(8), local(4), other_full(8), other_local(4);
+      comm::barrier(part);
+      for (int round = 0; round < 4; ++round) {
+        auto first = comm::all_gather(c, std::vector<comm::Segment<float>>{{local.data(), full.data(), counts}});
+        comm::all_gather(part, std::vector<comm::Segment<float>>{{other_local.data(), other_full.data(), counts}})
+            .wait();
+        first.wait();
+      }
+    });
+  };
+  gather_on_both();
+  ::setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "0", 1);
+  EXPECT_THROW(gather_on_both(), CollectiveError);
+  expect_problem("another communicator's kernel waits for the device");
+}
+
 // ---- Failures end in time
 
 class CudaHost_nccl_faults : public CudaHost_nccl {
@@ -344,6 +367,37 @@ TEST_F(CudaHost_nccl_faults, RegisteredMemoryIsFreedWhenNoKernelUsesIt) {
 }
 
 class CudaHost_nccl_launch : public CudaHost_nccl {};
+
+TEST_F(CudaHost_nccl_launch, AdoptsACommunicatorOfAHostProgramAndLeavesItAlone) {
+  ncclUniqueId id;
+  ncclGetUniqueId(&id);
+  comm::Threads<>::run(2, {}, [&](comm::Threads<>& host) {
+    device::use_cuda_device(host.rank());
+    ncclComm_t comm = nullptr;
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 0;
+    ncclCommInitRankConfig(&comm, 2, id, host.rank(), &config);
+    for (ncclResult_t state = ncclInProgress; state == ncclInProgress;) ncclCommGetAsyncError(comm, &state);
+    for (const bool fails : {false, true}) {
+      using comm::nccl::LaunchOrder, comm::nccl::Nvls;
+      auto ranks = comm::Nccl<>::adopt(comm, {.launch_order = LaunchOrder::implicit, .nvls = Nvls::off});
+      Ranks part = comm::split(ranks, [](int) { return 0; });
+      EXPECT_EQ(comm::sum_over_ranks(part, 1), 2);
+      comm::barrier(host);
+      if (fails) {
+        fail_nccl(host.rank(), ncclInternalError);
+        EXPECT_THROW(comm::barrier(ranks), CollectiveError);
+        fail_nccl(host.rank(), ncclSuccess);
+      }
+      comm::barrier(host);
+    }
+    ncclResult_t state = ncclInternalError;
+    EXPECT_EQ(ncclCommGetAsyncError(comm, &state), ncclSuccess);
+    EXPECT_EQ(state, ncclSuccess);
+    comm::barrier(host);
+    ncclCommDestroy(comm);
+  });
+}
 
 TEST_F(CudaHost_nccl_launch, ARankUsesOnlyItsOwnDevice) {
   const comm::JobPlace place{.rank = 0, .size = 1, .local_rank = 3, .local_size = 4};

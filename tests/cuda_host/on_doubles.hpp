@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <string>
 #include <thread>
 
@@ -38,6 +39,8 @@ class OnDoubles : public ::testing::Test {
  protected:
   void SetUp() override {
     machine().reset(2);
+    ::setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 1);
+    ::setenv("NCCL_NVLS_ENABLE", "0", 1);
     HeuristicState::next = CUBLAS_STATUS_SUCCESS;
     tell_of_nccl_aborts(false);
   }
@@ -72,12 +75,20 @@ class OnDoubles : public ::testing::Test {
   }
 };
 
+/// The place of a rank in a process with the settings that OnDoubles makes.
+inline comm::nccl::Seat seat_of(const comm::Threads<>& host, const comm::nccl::Id& id) {
+  return {.rank = host.rank(),
+          .size = host.size(),
+          .id = id,
+          .settings = {.launch_order = comm::nccl::LaunchOrder::implicit, .nvls = comm::nccl::Nvls::off}};
+}
+
 /// Calls f(communicator) on every rank; ranks are threads, each with its own GPU.
 inline void run_ranks(int ranks, const comm::Options& options, FunctionRef<void(comm::Nccl<>&)> f) {
   const comm::nccl::Id id = comm::nccl::make_id(comm::nccl::library());
   comm::Threads<>::run(ranks, {}, [&](comm::Threads<>& host) {
     device::use_cuda_device(host.rank());
-    comm::Nccl<> communicator(comm::nccl::library(), {.rank = host.rank(), .size = ranks, .id = id}, options);
+    comm::Nccl<> communicator(comm::nccl::library(), seat_of(host, id), options);
     f(communicator);
   });
 }

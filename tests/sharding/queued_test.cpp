@@ -11,6 +11,7 @@
 
 #include <support/any_strategy.hpp>
 #include <support/queued/cases.hpp>
+#include <support/queued/nccl_sums.hpp>
 #include <support/small_llama.hpp>
 #include <tessera/fsdp/testing/queued/queued_cpu.hpp>
 
@@ -214,7 +215,8 @@ const Case cases_in_pieces[] = {{"fsdp2:pieces=6", {1, 3, 4}}, {"zero2:pieces=6"
 
 class OverNccl : public ::testing::TestWithParam<Case> {};
 
-TEST_P(OverNccl, IsBitIdenticalToThreads) {
+TEST_P(OverNccl, IsBitIdenticalToThreadsIfNcclAddsInRankOrder) {
+  const NcclSums sums(NcclSums::in_rank_order);
   for (const int ranks : GetParam().ranks) {
     SCOPED_TRACE(ranks);
     // NCCL sums over ranks first and adds this sum to that of earlier micro-batches; threads add rank after rank.
@@ -233,6 +235,23 @@ TEST_P(OverNccl, IsBitIdenticalToThreads) {
     const RunResults far = run(std::string(GetParam().stack) + "/nccl", options);
     EXPECT_EQ(far.races, Names{});
     expect_same_bits(far, expected);
+  }
+}
+
+/// Two runs are bit-identical if NCCL's order is fixed, as with NVLS off, or if steps are cut into pieces.
+TEST(OverNcclTwice, PromisesNeedTheirSettings) {
+  for (const QueuedCase& one : {QueuedCase{"fsdp2", 3}, QueuedCase{"replicated", 3}, QueuedCase{"hybrid:2", 6},
+                                QueuedCase{"fsdp2:pieces=3", 3}}) {
+    SCOPED_TRACE(one.stack);
+    const auto repeats = [&](testing::NcclSumOrder order) {
+      const NcclSums sums(order);
+      const std::string stack = message(one.stack, "/nccl");
+      const RunOptions options = with_steps(2, uneven_options(one.ranks));
+      return run(stack, options).weights == run(stack, options).weights;
+    };
+    EXPECT_TRUE(repeats(NcclSums::in_fixed_order));
+    EXPECT_EQ(repeats(NcclSums::in_changing_order),
+              std::string_view(one.stack).find("pieces") != std::string_view::npos);
   }
 }
 

@@ -53,6 +53,7 @@ inline comm::Options options_of(const LaunchOptions& launch) {
   options.start_deadline = milliseconds(launch.start_deadline_seconds);
   options.device_deadline = milliseconds(launch.device_deadline_seconds);
   options.windows = launch.windows;
+  options.fast_reductions = launch.reductions == Reductions::fast;
   return options;
 }
 

@@ -14,6 +14,10 @@ inline constexpr Range<std::int64_t> thread_counts{.least = 0, .most = 1024};  /
 /// Deadlines, in seconds.
 inline constexpr Range<double> deadlines{.least = 0, .most = 1e6, .above = true};
 
+/// Whether equal runs on the same ranks have bit-identical float sums. `fast`: also algorithms whose order of summation
+/// differs from call to call, such as NVLS of NCCL.
+enum class Reductions : std::uint8_t { deterministic, fast };
+
 /// The ranks of a run: their number, threads and deadlines.
 struct LaunchOptions {
   std::int64_t ranks = 1;    ///< number of ranks if the program starts them itself, as with Threads; otherwise unused
@@ -23,6 +27,7 @@ struct LaunchOptions {
   double device_deadline_seconds = 600;  ///< maximum time that a rank waits for its own device
   double disk_deadline_seconds = 600;    ///< maximum time that a rank waits for others that read or write files
   bool windows = true;                   ///< whether ranks of one machine under MPI read each other's memory
+  Reductions reductions = Reductions::deterministic;
 
   friend bool operator==(const LaunchOptions&, const LaunchOptions&) = default;
 };

@@ -228,9 +228,11 @@ std::string steps_differ(const TrainOptions& options);
 void from_text(std::string_view flag, std::string_view text, OnSignal& value);
 void from_text(std::string_view flag, std::string_view text, CudaGraphs& value);  ///< the same; true is on, false off
 void from_text(std::string_view flag, std::string_view text, LrShape& value);     ///< the same
+void from_text(std::string_view flag, std::string_view text, Reductions& value);  ///< the same
 std::string to_text(OnSignal value);
 std::string to_text(CudaGraphs value);
 std::string to_text(LrShape value);
+std::string to_text(Reductions value);
 
 /// Parses --loss-scale; returns nothing if it is off. Throws InputError.
 std::optional<DynamicLossScale> loss_scale_of(const TrainOptions& options);

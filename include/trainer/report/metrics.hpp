@@ -57,6 +57,7 @@ struct StartRecord {
   std::int64_t pieces = 0;
   std::int64_t threads = 1;          ///< per rank; the last bits of results depend on it
   std::string instruction_set = {};  ///< such as "avx2"; the last bits of results depend on it; empty if they do not
+  std::string library = {};          ///< Monitor::library of the world
   std::int64_t parameters = 0;
   std::int64_t trained = 0;     ///< number of parameters that are not frozen
   std::int64_t first_step = 1;  ///< above 1 after a resume

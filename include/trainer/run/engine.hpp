@@ -53,6 +53,7 @@ struct EngineFacts {
   std::string_view unit = {}, loss_unit = {};  ///< nn::unit_of, and the batch's loss_unit if it has one
   std::string reduced_sooner = {};             ///< the result of train::reduced_sooner
   std::string residency = {};                  ///< report::residency_text
+  std::string lost_promise = {};               ///< Monitor::lost_promise, if the run's sums depend on it
   std::int64_t planned_bytes = 0;              ///< planned bytes of tensors on the device
   std::int64_t host_bytes = 0;                 ///< planned bytes of activations in host memory
   report::MatmulPeak peak = {};

@@ -253,6 +253,10 @@ class EngineOf final : public Engine {
     start.world = ranks_.size();
     start.ranks_per_sequence = options_.sequence.ranks;
     start.threads = training_.request().shape.threads();
+    start.library = communicator_.monitor().library;
+    if (start.pieces == 0 && std::same_as<typename Stack::Precision::Reduce, float> &&
+        options_.launch.reductions == Reductions::deterministic)
+      facts_.lost_promise = communicator_.monitor().lost_promise;
     start.instruction_set = device::arithmetic();
     start.parameters = parameter_count(model_);
     start.trained = trained_count(model_);

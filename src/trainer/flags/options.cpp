@@ -20,6 +20,7 @@ namespace {
 constexpr ValueNames<OnSignal::stop> signal_names("save", "stop");
 constexpr ValueNames<CudaGraphs::off> graph_names("auto", "on", "off");
 constexpr ValueNames<LrShape::wsd> shape_names("constant", "linear", "cosine", "wsd");
+constexpr ValueNames<Reductions::fast> reductions_names("deterministic", "fast");
 
 /// Throws InputError for a given flag that the kind of data does not use.
 template <class Options>
@@ -180,9 +181,13 @@ void from_text(std::string_view flag, std::string_view text, CudaGraphs& value) 
   value = text == "true" ? CudaGraphs::on : text == "false" ? CudaGraphs::off : graph_names.value(flag, text);
 }
 void from_text(std::string_view flag, std::string_view text, LrShape& value) { value = shape_names.value(flag, text); }
+void from_text(std::string_view flag, std::string_view text, Reductions& value) {
+  value = reductions_names.value(flag, text);
+}
 std::string to_text(CudaGraphs value) { return graph_names.name(value); }
 std::string to_text(OnSignal value) { return signal_names.name(value); }
 std::string to_text(LrShape value) { return shape_names.name(value); }
+std::string to_text(Reductions value) { return reductions_names.name(value); }
 
 std::optional<DynamicLossScale> loss_scale_of(const TrainOptions& options) {
   const std::string& text = options.loss_scale;

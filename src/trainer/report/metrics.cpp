@@ -119,6 +119,7 @@ std::string json_line(const StartRecord& record) {
                            {"skipped_binary", record.skipped_binary}}));
   if (record.ranks_per_sequence > 1) line["ranks_per_sequence"] = record.ranks_per_sequence;
   if (record.pieces > 0) line["pieces"] = record.pieces;
+  if (!record.library.empty()) line["library"] = record.library;
   if (!record.groups.empty()) line["groups"] = json_of(record.groups);
   if (record.planned) line["planned_step_seconds"] = number(record.planned->all);
   return json_text(line);

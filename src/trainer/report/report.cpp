@@ -62,7 +62,8 @@ std::string start_text(const StartRecord& record, const std::string& data, std::
   std::ostringstream text;
   text << "stack     " << record.stack << ", " << record.world << (record.world == 1 ? " rank x " : " ranks x ")
        << record.threads << (record.threads == 1 ? " thread" : " threads")
-       << (record.instruction_set.empty() ? "" : ", ") << record.instruction_set << "\nmodel     " << record.model_name
+       << (record.instruction_set.empty() ? "" : ", ") << record.instruction_set
+       << (record.library.empty() ? "" : "\nlibrary   ") << record.library << "\nmodel     " << record.model_name
        << (record.model_name.empty() ? "" : ": ") << record.parameters << " parameters"
        << (record.trained < record.parameters ? message(" (", record.trained, " trained)") : "");
   for (const ConfigValue& size : record.sizes)

@@ -6,6 +6,7 @@
 #include <csignal>
 #include <cstddef>
 
+#include <tessera/comm/launch/print.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/training/program.hpp>
 #include <tessera/trainer/data/windows.hpp>
@@ -87,6 +88,7 @@ void TrainingRun::begin() {
   log_.open();
   if (!leads()) return;
   warn_of_cores(ranks_.size(), facts_.start.threads);
+  if (!facts_.lost_promise.empty()) print_warning(facts_.lost_promise);
   report::StartRecord record = facts_.start;
   record.first_step = steps_ + 1;
   log_.begin(record,

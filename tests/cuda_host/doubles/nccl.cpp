@@ -6,7 +6,10 @@
 /// of all peers, and every group for their devices. Collectives of a communicator run in the order in which the host
 /// launched them or their graphs, on any streams (strongstream.cc). A captured collective belongs to its graph:
 /// finalizing or aborting blocks until the graph is destroyed (init.cc, commDestroySync). ncclMemFree does not wait for
-/// kernels. An abort is reported to ranks on other hosts (NCCL_HOSTID) only. Sums are in rank order.
+/// kernels. An abort is reported to ranks on other hosts (NCCL_HOSTID) only. One collective kernel of a device runs at a
+/// time (nccl_admission.hpp). Sums have an order that is drawn from a seed and the number of ranks, as Ring's; without
+/// NCCL_NVLS_ENABLE=0 it is another in each call, as that of NVLS. Variables are read when a communicator is
+/// initialised; TESSERA_DOUBLE_SEED is the seed.
 #include <nccl.h>
 
 #include <unistd.h>
@@ -29,6 +32,7 @@
 
 #include "machine.hpp"
 #include "nccl.hpp"
+#include "nccl_admission.hpp"
 #include "nccl_world.hpp"
 
 namespace {
@@ -64,6 +68,7 @@ struct Member {
   std::string axis;  ///< "world", or the split of it that made this communicator
   int rank = 0;
   int device = 0;
+  NcclAdmission* admission = nullptr;
   std::vector<Asked> asked;   ///< groups that the host has not launched yet
   std::int64_t launched = 0;  ///< number of launched collectives; each launch of a graph counts
   std::atomic<std::int64_t> executed = 0;
@@ -85,6 +90,20 @@ struct Library {
   std::chrono::milliseconds start_delay{0};
   bool tells_of_aborts = false;
   int version = NCCL_VERSION_CODE;
+  std::map<int, NcclAdmission*> admissions;  ///< by device; never destroyed
+  bool ordered = false, nvls = true;
+  std::uint64_t seed = 1;
+  std::atomic<std::uint64_t> hung = 0;  ///< the machine's generation, plus 1, in which kernels waited for each other
+
+  void read_environment() {
+    const auto number = [](const char* name, std::uint64_t otherwise) {
+      const char* const value = std::getenv(name);
+      return value == nullptr ? otherwise : std::strtoull(value, nullptr, 0);
+    };
+    ordered = number("NCCL_LAUNCH_ORDER_IMPLICIT", 0) != 0;
+    nvls = number("NCCL_NVLS_ENABLE", 2) != 0;
+    seed = number("TESSERA_DOUBLE_SEED", 1);
+  }
 };
 Library& library() {
   static auto* const library = new Library;
@@ -102,6 +121,9 @@ ncclComm_t enter(const std::string& name, const std::string& axis, int size, int
   made->axis = axis;
   made->rank = rank;
   made->device = machine().device();
+  NcclAdmission*& admission = library().admissions[made->device];
+  if (admission == nullptr) admission = new NcclAdmission(made->device);
+  made->admission = admission;
   const char* const host = std::getenv("NCCL_HOSTID");
   made->world->join(rank, host == nullptr ? 0 : std::hash<std::string>()(host));
   const auto handle = reinterpret_cast<ncclComm_t>(made.get());
@@ -114,21 +136,52 @@ ncclComm_t enter(const std::string& name, const std::string& axis, int size, int
 #define BEGIN() \
   if (machine().enter(__func__, true) != cudaSuccess) return ncclUnhandledCudaError
 
-/// A kernel: waits for its turn and for its peers, then does this rank's part.
-void execute(Member& member, const NcclCalls& calls, std::int64_t turn, std::uint64_t generation) {
+/// The order of a turn's sums; see NcclPart.
+std::uint64_t order_of_sums(const Member& member, std::int64_t turn) {
+  const std::lock_guard lock(machine().mutex);
+  const auto ranks = static_cast<std::uint64_t>(member.world->size());
+  if (!library().nvls) return library().seed + ranks;
+  return 1 + std::hash<std::string>()(member.name) / 2 + static_cast<std::uint64_t>(turn);
+}
+
+/// A launch of a kernel: its number among those of the communicator, and on the device.
+struct Turn {
+  std::int64_t number, kernel;
+};
+
+/// A kernel: waits for its turn, for the device and for its peers, then does this rank's part.
+void execute(Member& member, const NcclCalls& calls, Turn launched, std::uint64_t generation) {
+  const std::int64_t turn = launched.number;
   NcclWorld& world = *member.world;
+  const std::shared_ptr<void> ends(nullptr, [&](void*) { member.admission->end(launched.kernel); });
+  std::unique_lock settings(machine().mutex);
+  const bool ordered = library().ordered;
+  const std::uint64_t seed = library().seed;
+  settings.unlock();
+  const auto gone = [&] {
+    return member.aborted || library().hung == generation + 1 || machine().generation() != generation;
+  };
   const auto wait_until = [&](const auto& reached) {
     for (;;) {
       const std::uint32_t seen = world.changes();
       if (reached()) return true;
-      if (member.aborted || machine().generation() != generation) return false;
+      if (gone()) return false;
       world.wait(seen);
     }
   };
   if (!wait_until([&] { return member.executed == turn; }) || member.aborted) return;
+  if (!member.admission->admit(launched.kernel, ordered, seed, gone)) return;
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::milliseconds(500);
+  const auto report_hang = [&] {  // also ends the kernels, which the library would not
+    if (ordered || !member.admission->is_contended() || std::chrono::steady_clock::now() < limit) return;
+    if (library().hung.exchange(generation + 1) == generation + 1) return;
+    machine().problem(message("NCCL: rank ", member.rank, " of communicator ", member.name,
+                              " waits for its peers while another communicator's kernel waits for the device; without "
+                              "NCCL_LAUNCH_ORDER_IMPLICIT=1 their order differs between ranks"));
+  };
   std::string problem = world.publish(member.rank, turn, calls);
   if (!problem.empty()) machine().problem("NCCL: " + problem);
-  if (problem.empty() && wait_until([&] { return world.published(turn); })) {
+  if (problem.empty() && wait_until([&] { return report_hang(), world.published(turn); })) {
     const NcclCallsByRank group = world.group(turn);
     problem = disagreement_of(group);
     if (problem.empty()) {
@@ -137,7 +190,7 @@ void execute(Member& member, const NcclCalls& calls, std::int64_t turn, std::uin
       lock.unlock();
       std::this_thread::sleep_for(delay);
       AtOnce::Queue queue;
-      NcclPart<AtOnce>(queue, member.rank, group).finish();
+      NcclPart<AtOnce>(queue, member.rank, group, order_of_sums(member, turn)).finish();
     } else if (member.rank == 0) {  // all ranks detect it; one reports it
       machine().problem("NCCL: " + problem);
     }
@@ -154,8 +207,10 @@ void launch(const std::shared_ptr<Member>& member) {
     const auto stream = machine().find(group.stream);
     const auto capture = stream ? stream->capture : nullptr;
     const std::uint64_t generation = machine().generation();
-    const auto turns = std::make_shared<std::deque<std::int64_t>>();
-    const auto take_turn = [member, turns] { turns->push_back(member->launched++); };
+    const auto turns = std::make_shared<std::deque<Turn>>();
+    const auto take_turn = [member, turns] {
+      turns->push_back({.number = member->launched++, .kernel = member->admission->launch()});
+    };
     if (capture) {
       ++member->persistent;
       capture->graph()->launches.push_back(take_turn);
@@ -170,7 +225,7 @@ void launch(const std::shared_ptr<Member>& member) {
     }
     machine().submit(group.stream, [member, turns, calls = group.calls, generation, once = !capture] {
       std::unique_lock lock(machine().mutex);
-      const std::int64_t turn = turns->front();
+      const Turn turn = turns->front();
       turns->pop_front();
       lock.unlock();
       execute(*member, calls, turn, generation);
@@ -307,6 +362,16 @@ ncclResult_t ncclGetVersion(int* version) {
   *version = library().version;
   return ncclSuccess;
 }
+ncclResult_t ncclCommUserRank(ncclComm_t comm, int* rank) {
+  const std::lock_guard lock(machine().mutex);
+  *rank = member_of(comm).rank;
+  return ncclSuccess;
+}
+ncclResult_t ncclCommCount(ncclComm_t comm, int* size) {
+  const std::lock_guard lock(machine().mutex);
+  *size = member_of(comm).world->size();
+  return ncclSuccess;
+}
 const char* ncclGetErrorString(ncclResult_t result) {
   return result == ncclSuccess ? "no error" : result == ncclRemoteError ? "remote error" : "another error";
 }
@@ -326,6 +391,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int size, ncclUniqueId id,
   BEGIN();
   std::this_thread::sleep_for(library().start_delay);
   const std::lock_guard lock(machine().mutex);
+  library().read_environment();
   *comm = enter(id.internal, "world", size, rank);
   return ncclInProgress;
 }
@@ -364,6 +430,10 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* state) {
   const auto& failures = library().failures;
   if (const auto failed = failures.find(member->rank); failed != failures.end() && failed->second != ncclSuccess) {
     *state = failed->second;
+    return ncclSuccess;
+  }
+  if (library().hung == machine().generation() + 1) {
+    *state = ncclInternalError;
     return ncclSuccess;
   }
   if (world.aborted() && (library().tells_of_aborts || !world.on_one_host())) {

@@ -10,6 +10,7 @@
 ///   TESSERA_DOUBLE_FOLDER=PATH    folder in which processes that are NCCL ranks find each other
 ///   TESSERA_DOUBLE_FAULT=CALL:N   the Nth call of that function fails
 ///   TESSERA_DOUBLE_SLOW_START=MS  this process joins NCCL's first communicator later by so many milliseconds
+///   TESSERA_DOUBLE_SEED=N         see doubles/nccl.cpp
 ///   TESSERA_DOUBLE_REPORT=FILE    file for the report at the end: `left KIND N` for unreleased objects, `peak BYTES`
 ///   of
 ///                                 the GPU with the highest peak, `calls FUNCTION N`

@@ -4,10 +4,13 @@ losses, those of a golden folder, bit-identical steps by graphs, memory planned 
 elsewhere.
 
 TESSERA_SWEEP=sample: some of the strategies' runs."""
+import json
+import re
+
 import pytest
 
 from cuda_host.program.ranks import on_ranks, reported
-from support.files import GOLDEN, close, contains, expected, fresh, losses, same, steps, summary
+from support.files import GOLDEN, close, contains, expected, fresh, losses, read, same, steps, summary
 from support.program import NARROW, WHOLE, peak
 
 FLAGS = f"train --data text.txt --layers {2 if WHOLE else 1} {NARROW} --batch-size 8 --lr 1e-2 --threads 1"
@@ -72,6 +75,18 @@ def test_the_start_reports_whether_steps_are_graphs(program, ranks, flags, line)
     on_gpus(program, "gpus.jsonl", ranks, flags, "--steps 3")
     contains("0.out", f"^steps {line}$")
     assert reported(0, "calls cudaGraphLaunch") == (2 if line == "are graphs" else 0)
+
+
+@pytest.mark.parametrize("planted, flags, library, warns", [
+    ("", "--precision fp32", "NCCL_LAUNCH_ORDER_IMPLICIT=1, NCCL_NVLS_ENABLE=0$", False),
+    ("NCCL_NVLS_ENABLE=2", "--precision fp32", r"NCCL_NVLS_ENABLE=2 \(set by the user\)$", True),
+    ("NCCL_NVLS_ENABLE=2", "--precision bf16:wire=bf16", "", False),
+    ("", "--precision fp32 --reductions fast", "NCCL_LAUNCH_ORDER_IMPLICIT=1$", False)])
+def test_the_run_records_settings_of_nccl(program, planted, flags, library, warns):
+    on_ranks(program, 2, FLAGS, "--steps 1 --comm nccl --metrics", fresh("gpus.jsonl"), flags, planted=planted.split())
+    assert re.search(library, json.loads(read("gpus.jsonl").splitlines()[0])["library"])
+    assert ("NCCL_NVLS_ENABLE is not 0: NCCL may add floats" in read("0.err")) == warns
+    assert "NVLS" not in read("1.err")
 
 
 def test_losses_are_those_of_a_golden_folder(program):

@@ -69,6 +69,22 @@ TEST_F(CudaHost_training, IsBitIdenticalWithGraphs) {
   }
 }
 
+/// On a device that runs one collective kernel at a time, whose next one is drawn unless the launch order is implicit.
+TEST_F(CudaHost_training, SeveralAxesHangWithoutALaunchOrder) {
+  RunOptions options = steps_of(4);
+  options.steps = 1;
+  options.collects = false;
+  for (const auto stack : {"hybrid:2", "fsdp2:2"}) {
+    SCOPED_TRACE(stack);
+    ::setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "0", 1);
+    EXPECT_THROW(run(stack, options), comm::CollectiveError);
+    expect_problem("their order differs between ranks");
+    machine().reset(8);
+    ::setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 1);
+    run(stack, options);
+  }
+}
+
 TEST_F(CudaHost_training, MatchesTheCpuInBf16) {
   RunOptions options = steps_of(2);
   options.collects = false;

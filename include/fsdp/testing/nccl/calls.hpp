@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <random>
 #include <span>
 #include <string>
 #include <vector>
@@ -101,13 +102,13 @@ inline std::string disagreement_of(const NcclCallsByRank& group) {
 }
 
 /// Enqueues one rank's part of a group. Sums whose destination is still read by peers go to temporary memory first;
-/// call `finish` after the parts of all ranks.
+/// call `finish` after the parts of all ranks. Contributions are added in an order drawn from `order`; 0: rank order.
 template <class Device>
 class NcclPart {
  public:
   using Queue = typename Device::Queue;
 
-  NcclPart(Queue& queue, int rank, const NcclCallsByRank& group) : queue_(queue) {
+  NcclPart(Queue& queue, int rank, const NcclCallsByRank& group, std::uint64_t order) : queue_(queue), order_(order) {
     NcclCallsByRank collectives;
     for (const auto& [peer, calls] : group) collectives[peer] = collectives_of(calls);
     std::size_t collective = 0;
@@ -161,12 +162,15 @@ class NcclPart {
   void move(const std::byte* from, std::byte* to, std::int64_t bytes) {
     if (from != to) Device::move(queue_, from, to, bytes);
   }
-  void sum(const std::vector<const std::byte*>& parts, std::int64_t count, std::byte* to) {
+  void sum(std::vector<const std::byte*> parts, std::int64_t count, std::byte* to) {
+    std::mt19937_64 draw(order_);
+    if (order_ != 0) std::shuffle(parts.begin(), parts.end(), draw);
     Device::sum_in_order(queue_, std::span<const std::byte* const>(parts), DType::f32, DType::f32, count,
                          Write::overwrite, reinterpret_cast<float*>(to));
   }
 
   Queue& queue_;
+  std::uint64_t order_;
   std::vector<std::pair<std::shared_ptr<std::byte>, comm::nccl::Call>> sums_;
 };
 

@@ -32,6 +32,10 @@ struct NcclGroupRecord {
   NcclCalls calls;
 };
 
+/// The order in which the library adds the ranks' contributions: that of ranks, a drawn one that is the same in all
+/// runs (as Ring's), or another one in each call (as that of NVLS).
+enum class NcclSumOrder { in_rank_order, in_fixed_order, in_changing_order };
+
 /// The library's functions, over all ranks of this process. The queues of Device do the work.
 template <class Device>
 class NcclDouble {
@@ -41,7 +45,7 @@ class NcclDouble {
   /// Returns the table of functions that replaces the library's in comm::Nccl.
   static const comm::nccl::Table& table() {
     static const comm::nccl::Table made{
-        .version = [] { return 22809; },
+        .version = [] { return library_version; },
         .get_unique_id = get_unique_id,
         .init = init,
         .split = split,
@@ -51,6 +55,8 @@ class NcclDouble {
         .async_error = async_error,
         .error_string = [](Result result) { return result == Result::remote_error ? "remote error" : "invalid usage"; },
         .last_error = [](comm::nccl::Comm) { return "the double knows why"; },
+        .rank = [](comm::nccl::Comm comm, int& rank) { return rank = member_of(comm).rank, Result::success; },
+        .size = [](comm::nccl::Comm comm, int& size) { return size = member_of(comm).world->size, Result::success; },
         .group_start = group_start,
         .group_end = group_end,
         .call = call,
@@ -65,6 +71,8 @@ class NcclDouble {
   // State for tests, in chronological order. Access it only while no rank runs.
   static inline std::vector<std::string> problems;
   static inline std::vector<NcclGroupRecord> groups;
+  static inline NcclSumOrder sums = NcclSumOrder::in_fixed_order;
+  static inline int library_version = 22809;  ///< NCCL_VERSION_CODE
   static inline bool tells_of_aborts = true;  ///< whether peers of an aborted rank are notified
   static inline int communicators = 0;        ///< number of communicators not yet destroyed
   static inline std::map<void*, std::size_t> memory;
@@ -79,6 +87,7 @@ class NcclDouble {
     std::map<int, Event> ready;     ///< before the group, by rank
     std::map<int, Event> finished;  ///< after a rank's own part, by rank
     bool compared = false;
+    std::uint64_t order = 0;  ///< order of sums; see NcclPart
   };
   struct World {
     explicit World(int ranks) : size(ranks) {}
@@ -244,12 +253,15 @@ class NcclDouble {
     if (!std::exchange(group.compared, true)) {
       const std::string text = disagreement_of(group.calls);
       if (!text.empty()) problem(world, "group ", member.groups - 1, ", ", text);
+      static std::uint64_t drawn = 1000;
+      if (sums == NcclSumOrder::in_fixed_order) group.order = everybody;
+      if (sums == NcclSumOrder::in_changing_order) group.order = ++drawn;
     }
     if (world.broken) return;
     Queue& queue = *static_cast<Queue*>(member.stream);
     if (group.finished.count(member.rank) == 0) {
       for (const auto& [peer, event] : group.ready) queue.wait(event);
-      member.parts.emplace_back(queue, member.rank, group.calls);
+      member.parts.emplace_back(queue, member.rank, group.calls, group.order);
       group.finished[member.rank] = queue.record();
     }
     if (group.finished.size() < everybody) return;
@@ -300,7 +312,13 @@ class DoubledNccl : public comm::Nccl<QueuedCpu> {
     Double::groups.clear();
     const comm::nccl::Id id = comm::nccl::make_id(Double::table());
     const int status = comm::Threads<>::run(ranks, options, [&](auto& host) {
-      DoubledNccl communicator(Base(Double::table(), {.rank = host.rank(), .size = host.size(), .id = id}, options));
+      DoubledNccl communicator(
+          Base(Double::table(),
+               {.rank = host.rank(),
+                .size = host.size(),
+                .id = id,
+                .settings = {.launch_order = comm::nccl::LaunchOrder::implicit, .nvls = comm::nccl::Nvls::off}},
+               options));
       return comm::run_rank(f, communicator);
     });
     const std::string where = message("a run of ", ranks, ranks == 1 ? " rank" : " ranks");
