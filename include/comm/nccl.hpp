@@ -96,10 +96,11 @@ class Nccl : public Backend<QueuedCore<NcclRank, DeviceType>, DeviceType> {
  private:
   static int run_at(const nccl::Table& table, const JobPlace& place, const Options& options,
                     FunctionRef<int(Nccl&)> f) {
-    nccl::Seat seat{.rank = place.rank, .size = place.size, .settings = nccl::set_environment(options.fast_reductions)};
+    nccl::Seat seat{.rank = place.rank, .size = place.size};
     NcclStart start;
     Meeting meeting{.rank = place.rank, .size = place.size, .deadline = options.start_deadline};
     try {
+      seat.settings = nccl::set_environment(options.fast_reductions);
       nccl::require_version(table);
       meeting.device = choose_device(place);
       if (place.rank == 0) seat.id = nccl::make_id(table);
