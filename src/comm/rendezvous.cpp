@@ -181,10 +181,7 @@ class Host {
     io_.run_until(deadline_after(Clock::now(), meeting_.deadline));
     const std::string refusal = missing_ == 0 ? refusal_of(reports_) : missing_ranks();
     for (const Shared& guest : came_)
-      if (guest != nullptr) answer(guest, refusal);
-    io_.restart();
-    const Clock::time_point limit = Clock::now() + std::chrono::seconds(5);  // longer than answers take into sockets
-    while (in_flight_ > 0 && Clock::now() < limit) io_.run_one_until(limit);
+      if (guest != nullptr) answer(*guest, refusal);
     require<InputError>(refusal.empty(), refusal);
     std::vector<PeerWatch::Peer> peers;
     for (const Shared& guest : came_)
@@ -193,19 +190,17 @@ class Host {
   }
 
  private:
-  /// A connected peer, with its request and the reply.
+  /// A connected peer with its request.
   struct ConnectedPeer {
     tcp::socket socket;
-    Message question, reply;
+    Message question = {};
     Report report = {};
   };
   using Shared = std::shared_ptr<ConnectedPeer>;
 
   void accept() {
     acceptor_.async_accept([this](const error_code& error, tcp::socket socket) {
-      if (!error)
-        read_request(
-            std::make_shared<ConnectedPeer>(ConnectedPeer{.socket = std::move(socket), .question = {}, .reply = {}}));
+      if (!error) read_request(std::make_shared<ConnectedPeer>(ConnectedPeer{.socket = std::move(socket)}));
       accept();
     });
   }
@@ -222,27 +217,25 @@ class Host {
                              question.rank < meeting_.size;
     const auto rank = static_cast<std::size_t>(of_this_job ? question.rank : 0);
     if (!of_this_job || came_[rank] != nullptr)
-      return answer(guest, message("rendezvous: somebody else is rank ", question.rank,
-                                   " already; every process needs a rank of its own"));
+      return answer(*guest, message("rendezvous: somebody else is rank ", question.rank,
+                                    " already; every process needs a rank of its own"));
     came_[rank] = guest;
     reports_[rank] = guest->report;
     if (--missing_ == 0) return io_.stop();
     // Sends nothing more, so that a read ends when the connection does. The rank may come again.
-    guest->socket.async_wait(tcp::socket::wait_read, [this, guest, rank](const error_code&) {
-      if (missing_ == 0 || came_[rank] != guest) return;
+    guest->socket.async_wait(tcp::socket::wait_read, [this, rank](const error_code&) {
       came_[rank] = nullptr;
       ++missing_;
     });
   }
-  /// Sends the bytes, or the refusal if it is not empty.
-  void answer(const Shared& guest, const std::string& refusal) {
-    guest->report = report_of(refusal, {});
-    guest->reply = request_message(meeting_, bytes_, guest->question.number);
-    guest->reply.refused = guest->report.is_problem;
-    const std::array<asio::const_buffer, 2> sent{buffer_of(guest->reply),
-                                                 refusal.empty() ? buffer_of(bytes_) : buffer_of(guest->report)};
-    ++in_flight_;
-    asio::async_write(guest->socket, sent, [this, guest](const error_code&, std::size_t) { --in_flight_; });
+  /// Sends the bytes, or the refusal if it is not empty. Does not block: a socket's buffer has room for an answer.
+  void answer(ConnectedPeer& guest, const std::string& refusal) {
+    Message reply = request_message(meeting_, bytes_, guest.question.number);
+    Report report = report_of(refusal, {});
+    reply.refused = report.is_problem;
+    error_code lost;  // the peer reports a rendezvous without an answer
+    asio::write(guest.socket, std::array{buffer_of(reply), refusal.empty() ? buffer_of(bytes_) : buffer_of(report)},
+                lost);
   }
   /// Returns the refusal that lists the ranks that did not come.
   std::string missing_ranks() const {
@@ -261,7 +254,6 @@ class Host {
   std::vector<Shared> came_;     ///< by rank
   std::vector<Report> reports_;  ///< by rank
   int missing_ = meeting_.size - 1;
-  int in_flight_ = 0;  ///< answers that are being sent
 };
 
 }  // namespace
