@@ -24,7 +24,7 @@ using Id = std::array<std::byte, 128>;
 
 /// The order in which kernels of several communicators of one device start: NCCL_LAUNCH_ORDER_IMPLICIT (since 2.26), 1
 /// for `implicit`: that of the host's calls. Without it, two ranks may wait for each other's kernels forever.
-enum class LaunchOrder : std::uint8_t { unknown, none, implicit };
+enum class LaunchOrder : int { unknown, none, implicit };
 /// Whether NVSwitches may sum floats (NCCL_NVLS_ENABLE), in an order that differs between calls.
 enum class Nvls : std::uint8_t { unknown, allowed, off };
 
