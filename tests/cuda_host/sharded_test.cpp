@@ -115,6 +115,7 @@ std::map<std::string, int> registered_calls(int ranks, const Sharding& sharding,
   const std::vector<Unit> even{{.name = "a", .parameters = {{.name = "a", .shape = {8, 8}}}},
                                {.name = "b", .parameters = {{.name = "b", .shape = {16}}}}};
   machine().reset(ranks);
+  take_calls_by_registered_buffers();
   run_ranks(ranks, {}, [&](comm::Nccl<>& communicator) {
     Sharded<Stack<Sharding, comm::Nccl<>, Fp32>> sharded(communicator, even, sharding, {.lend = lend});
     sharded.initialize(1);
@@ -125,18 +126,15 @@ std::map<std::string, int> registered_calls(int ranks, const Sharding& sharding,
     sharded.step(0, {.lr = 0.01});
     sharded.module().synchronize();
   });
-  std::map<std::string, int> found;
-  for (const auto& [name, calls] : machine().calls())
-    if (name.find("registered") != std::string::npos && name.find("with 0") == std::string::npos) found[name] = calls;
+  std::map<std::string, int> found = take_calls_by_registered_buffers();
+  std::erase_if(found, [](const auto& each) { return each.first.ends_with("0 registered"); });
   return found;
 }
 
 /// NCCL moves data without a copy only if both buffers are registered, and with that communicator.
 TEST_F(CudaHost_sharded, BothBuffersOfEveryCollectiveAreRegistered) {
   using Calls = std::map<std::string, int>;
-  const std::string world = "calls of world with 2 registered buffers",
-                    across = "calls of split 0 with 2 registered buffers",
-                    shard = "calls of split 1 with 2 registered buffers";
+  const std::string world = "world, 2 registered", across = "split 0, 2 registered", shard = "split 1, 2 registered";
   const int gathers = 3, sums = 2;  // of each rank: backward keeps the last unit of forward
   EXPECT_EQ(registered_calls(1, FullyShard<>{}), Calls{});
   EXPECT_EQ(registered_calls(2, FullyShard<>{}), (Calls{{world, 2 * (gathers + sums)}}));

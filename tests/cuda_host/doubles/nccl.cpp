@@ -90,6 +90,7 @@ struct Library {
   std::chrono::milliseconds start_delay{0};
   bool tells_of_aborts = false;
   int version = NCCL_VERSION_CODE;
+  std::map<std::string, int> by_registered = {};
   std::map<int, NcclAdmission*> admissions;  ///< by device; never destroyed
   bool ordered = false, nvls = true;
   std::uint64_t seed = 1;
@@ -262,7 +263,7 @@ ncclResult_t add(ncclComm_t comm, const Call& call, cudaStream_t stream) {
       });
     };
     const int sides = (is_registered(call.from) ? 1 : 0) + (is_registered(call.to) ? 1 : 0);
-    machine().enter(message("calls of ", member.axis, " with ", sides, " registered buffers").c_str(), false);
+    ++library().by_registered[message(member.axis, ", ", sides, " registered")];
   }
   open_calls[comm].calls.push_back(call);
   open_calls[comm].stream = stream;
@@ -344,6 +345,10 @@ void fsdp::testing::cuda_host::tell_of_nccl_aborts(bool tell) {
 void fsdp::testing::cuda_host::slow_nccl(int rank, std::chrono::milliseconds by) {
   const std::lock_guard lock(machine().mutex);
   library().delays[rank] = by;
+}
+std::map<std::string, int> fsdp::testing::cuda_host::take_calls_by_registered_buffers() {
+  const std::lock_guard lock(machine().mutex);
+  return std::exchange(library().by_registered, {});
 }
 void fsdp::testing::cuda_host::set_nccl_version(int version) {
   const std::lock_guard lock(machine().mutex);

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <chrono>
+#include <map>
 #include <string>
 
 #include <nccl.h>
@@ -16,6 +17,9 @@ void fail_nccl(int rank, ncclResult_t result);
 void tell_of_nccl_aborts(bool tell);
 /// From now on, the kernels of a rank take longer by `by`, after all ranks have sent their data.
 void slow_nccl(int rank, std::chrono::milliseconds by);
+/// Returns and clears the number of calls with a source and a destination, by communicator ("world", "split 0", ...)
+/// and by how many of the two are registered with it: "world, 2 registered".
+std::map<std::string, int> take_calls_by_registered_buffers();
 /// From now on, the loaded library is of this version, as NCCL_VERSION_CODE is.
 void set_nccl_version(int version);
 /// From now on, this process joins the first communicator of its ranks later by `by`.
