@@ -142,6 +142,8 @@ TEST_F(CudaHost_sharded, BothBuffersOfEveryCollectiveAreRegistered) {
             (Calls{{across, 4 * 2}, {shard, 4 * (gathers + sums)}}));
   EXPECT_EQ(registered_calls(4, HybridShard<FullyShard<>, OptimizerAcross::sharded>{.group = 2}),
             (Calls{{across, 4 * (2 + 2)}, {shard, 4 * (gathers + sums)}}));
+  EXPECT_EQ(registered_calls(4, FullyShard<ReshardAfterForward::to_group>{.group = 2}),
+            (Calls{{world, 4 * (gathers - 1 + sums)}, {shard, 4}}));  // backward gathers in the group
   const auto lend = [](device::MemoryKind, std::int64_t bytes) {
     return std::shared_ptr<std::byte>(Cuda::allocate(bytes),
                                       [bytes](std::byte* data) { Cuda::deallocate(data, bytes); });
