@@ -108,7 +108,8 @@ Train everything() {
               .deadline_seconds = 2.5,
               .start_deadline_seconds = 7,
               .device_deadline_seconds = 9,
-              .windows = false};
+              .windows = false,
+              .reductions = train::Reductions::fast};
   command.stack = {.sharding = cli::parse_sharding("hybrid:2:full"),
                    .precision = PrecisionChoice::bf16_wire,
                    .offload = OffloadChoice::optimizer,
@@ -369,7 +370,7 @@ TEST(ConfigFile, RoundTripsEveryOption) {
   bind(flags, written);
   const std::string path = folder.write("run.toml", train::write_toml(flags)).string();
   const Bound<Train> read = bound_of({"--config", path.c_str()});
-  EXPECT_EQ(given(read.flags).size(), 92u);
+  EXPECT_EQ(given(read.flags).size(), 93u);
   EXPECT_EQ(*read, written);
 }
 
