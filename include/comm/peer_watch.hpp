@@ -20,6 +20,7 @@
 
 namespace fsdp::comm {
 
+/// One rank's connections to the others.
 class PeerWatch {
   using Text = std::array<char, 512>;  ///< a message: "rank 2 failed: REASON"; empty if its sender ends well
 
