@@ -243,7 +243,8 @@ class Host {
     for (std::size_t rank = 1; rank < came_.size(); ++rank)
       if (came_[rank] == nullptr) text += (text.empty() ? "rank " : ", rank ") + std::to_string(rank);
     return message("rendezvous at port ", port_, ": ", text, " did not come within ", in_seconds(meeting_.deadline),
-                   ", the deadline of the start; is WORLD_SIZE ", meeting_.size, ", and do all ranks know this machine as MASTER_ADDR?");
+                   ", the deadline of the start; is WORLD_SIZE ", meeting_.size,
+                   ", and do all ranks know this machine as MASTER_ADDR?");
   }
 
   Meeting meeting_;

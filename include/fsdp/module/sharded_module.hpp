@@ -230,7 +230,7 @@ void ModuleMemory<Types>::collect_groups(const StrategyCalls& strategy) {
   const sharding::Facts& facts = strategy.facts;
   const bool sharded = !facts.whole_at_rest;
   const bool exchanges_sums = settings().passes.purpose == Purpose::train &&
-                              (facts.pieces > 0 || !std::is_same_v<typename Types::Precision::Reduce, float>);
+                              (facts.sums_in_order() || !std::is_same_v<typename Types::Precision::Reduce, float>);
   std::vector<GroupAxes<Comm>> axes;
   std::vector<int> shards, keepers;
   for (const GroupedParameters& group : plan().grouped()) {
@@ -246,10 +246,11 @@ void ModuleMemory<Types>::collect_groups(const StrategyCalls& strategy) {
     add_axis(gathers_on_, on.keep);
     if (Group::optimizer_sharded_across) add_axis(gathers_on_, on.across);
     // Sums that are not the backend's own go through its staging memory.
-    if (std::is_same_v<typename Group::Wire, float> && facts.pieces == 0) add_axis(reduces_on_, on.reduce);
+    if (std::is_same_v<typename Group::Wire, float> && !facts.sums_in_order()) add_axis(reduces_on_, on.reduce);
     add_axis(reduces_on_, on.across);
   }
-  const std::vector<buffer::TensorGroup> specs = specs_of(plan().grouped(), settings().step_work, facts.sums_in_order());
+  const std::vector<buffer::TensorGroup> specs =
+      specs_of(plan().grouped(), settings().step_work, facts.sums_in_order());
   auto layouts = strategy.build_layouts(specs, shards);
   auto kept = strategy.build_layouts(specs, keepers);
   for (std::size_t i = 0; i < axes.size(); ++i) {

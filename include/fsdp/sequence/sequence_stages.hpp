@@ -293,8 +293,8 @@ class SequenceStages {
       sent.push_back(memory_.template counts_of<From>(unit, at.part, columns));
       received.push_back(memory_.template counts_of<buffer::OtherPlacement<From>>(unit, at.part, columns));
     }
-    exchanges_.template start<From>(*module_.mesh().sequence_axis(), module_.stream(), at, task.index, from, std::move(sent),
-                                    to, std::move(received));
+    exchanges_.template start<From>(*module_.mesh().sequence_axis(), module_.stream(), at, task.index, from,
+                                    std::move(sent), to, std::move(received));
   }
   Module& module_;
   const std::vector<Block>& blocks_;

@@ -7,8 +7,8 @@
 /// launched them or their graphs, on any streams (strongstream.cc). A captured collective belongs to its graph:
 /// finalizing or aborting blocks until the graph is destroyed (init.cc, commDestroySync). ncclMemFree does not wait for
 /// kernels. An abort is reported to ranks on other hosts (NCCL_HOSTID) only. One collective kernel of a device runs at
-/// a time (nccl_admission.hpp). Sums have an order that is drawn from a seed and the number of ranks, as Ring's; without
-/// NCCL_NVLS_ENABLE=0 it is another in each call, as that of NVLS. Variables are read when a communicator is
+/// a time (nccl_admission.hpp). Sums have an order that is drawn from a seed and the number of ranks, as Ring's;
+/// without NCCL_NVLS_ENABLE=0 it is another in each call, as that of NVLS. Variables are read when a communicator is
 /// initialised; TESSERA_DOUBLE_SEED is the seed.
 #include <nccl.h>
 
