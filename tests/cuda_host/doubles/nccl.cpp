@@ -92,7 +92,7 @@ struct Library {
   int version = NCCL_VERSION_CODE;
   std::map<std::string, int> by_registered = {};
   std::map<int, NcclAdmission*> admissions;  ///< by device; never destroyed
-  bool ordered = false, nvls = true;
+  bool keeps_order = true, ordered = false, nvls = true;
   std::uint64_t seed = 1;
   std::atomic<std::uint64_t> hung = 0;  ///< the machine's generation, plus 1, in which kernels waited for each other
 
@@ -101,7 +101,7 @@ struct Library {
       const char* const value = std::getenv(name);
       return value == nullptr ? otherwise : std::strtoull(value, nullptr, 0);
     };
-    ordered = number("NCCL_LAUNCH_ORDER_IMPLICIT", 0) != 0;
+    ordered = keeps_order && number("NCCL_LAUNCH_ORDER_IMPLICIT", 0) != 0;
     nvls = number("NCCL_NVLS_ENABLE", 2) != 0;
     seed = number("TESSERA_DOUBLE_SEED", 1);
   }
@@ -349,6 +349,10 @@ void fsdp::testing::cuda_host::slow_nccl(int rank, std::chrono::milliseconds by)
 std::map<std::string, int> fsdp::testing::cuda_host::take_calls_by_registered_buffers() {
   const std::lock_guard lock(machine().mutex);
   return std::exchange(library().by_registered, {});
+}
+void fsdp::testing::cuda_host::keep_nccl_launch_order(bool keep) {
+  const std::lock_guard lock(machine().mutex);
+  library().keeps_order = keep;
 }
 void fsdp::testing::cuda_host::set_nccl_version(int version) {
   const std::lock_guard lock(machine().mutex);

@@ -20,6 +20,8 @@ void slow_nccl(int rank, std::chrono::milliseconds by);
 /// Returns and clears the number of calls with a source and a destination, by communicator ("world", "split 0", ...)
 /// and by how many of the two are registered with it: "world, 2 registered".
 std::map<std::string, int> take_calls_by_registered_buffers();
+/// Whether communicators that are made from now on obey NCCL_LAUNCH_ORDER_IMPLICIT, as they do at first.
+void keep_nccl_launch_order(bool keep);
 /// From now on, the loaded library is of this version, as NCCL_VERSION_CODE is.
 void set_nccl_version(int version);
 /// From now on, this process joins the first communicator of its ranks later by `by`.

@@ -98,7 +98,7 @@ def test_a_signal_ends_all_ranks(program, graphs):
 @pytest.mark.parametrize("case", SOME)
 def test_all_ranks_end_soon_when_one_is_killed(program, case):
     strategy, ranks, lost = KILLED[case % len(KILLED)]
-    graphs = "--cuda-graphs" if case >= len(KILLED) else ""
+    graphs = "--cuda-graphs on" if case >= len(KILLED) else ""
     across_hosts = [f"{rank}:NCCL_HOSTID=host{rank}" for rank in range(ranks) if case % 2 == 0]  # NCCL notices, too
     fresh("metrics.jsonl")
     with Ranks(program, ranks, FLAGS.replace("fp32", "bf16"), LONG, f"--sharding {strategy}", graphs,
