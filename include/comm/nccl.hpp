@@ -86,8 +86,8 @@ class Nccl : public Backend<QueuedCore<NcclRank, DeviceType>, DeviceType> {
   }
   /// The same for a rank at `place`, which another launcher started. Calls nccl::set_environment, selects the device of
   /// its local rank, and binds the process to the cores near it; see device_index and bind_to_cores_near. Throws
-  /// InputError, with the same message on all ranks, if a rank has no device of its own, or its driver or NCCL is too
-  /// old.
+  /// InputError, with the same message on all ranks, if a rank has no device of its own, its driver or NCCL is too old,
+  /// or rank 0 cannot make NCCL's id.
   template <class F>
   static int run(const nccl::Table& table, const JobPlace& place, const Options& options, F f) {
     return run_at(table, place, options, [&f](Nccl& communicator) { return run_rank(f, communicator); });
@@ -104,8 +104,8 @@ class Nccl : public Backend<QueuedCore<NcclRank, DeviceType>, DeviceType> {
       nccl::require_version(table);
       meeting.device = choose_device(place);
       if (place.rank == 0) seat.id = nccl::make_id(table);
-    } catch (const InputError& problem) {
-      meeting.problem = problem.what();  // all ranks throw it
+    } catch (const std::exception& problem) {  // whatever it is: the other ranks would wait for this one
+      meeting.problem = problem.what();
     }
     start.watch = rendezvous_over_tcp(meeting, place.address, place.port, seat.id);
     std::optional<Nccl> communicator;

@@ -19,12 +19,17 @@ constexpr auto until_reported = 1s;
 
 bool failed(Result result) { return result != Result::success && result != Result::in_progress; }
 
+std::string text_of(const nccl::Table& table, Result result) {
+  const char* const more = table.last_error(nullptr);
+  return message(table.error_string(result), *more != '\0' ? "; " : "", more);
+}
+
 }  // namespace
 
 nccl::Id nccl::make_id(const nccl::Table& table) {
   nccl::Id id{};
   const Result result = table.get_unique_id(id);
-  require<CollectiveError>(result == Result::success, "NCCL cannot make a unique id: ", table.error_string(result));
+  require<CollectiveError>(result == Result::success, "NCCL cannot make a unique id: ", text_of(table, result));
   return id;
 }
 
@@ -74,7 +79,7 @@ std::unique_ptr<NcclLink> NcclLink::duplicate(const nccl::Table& table, nccl::Co
     static_cast<void>(made.release());  // NCCL may still set made_
     throw CollectiveError(message("NCCL: a split of the adopted communicator ",
                                   waited ? "took longer than the start's deadline, " : "failed: ",
-                                  waited ? in_seconds(options.start_deadline) : table.error_string(result)));
+                                  waited ? in_seconds(options.start_deadline) : text_of(table, result)));
   }
   made->comm_ = std::exchange(made->made_, nullptr);
   made->settle("a split of the adopted communicator", Deadline(0), true);
@@ -214,9 +219,7 @@ void NcclLink::require_nccl_success(Result result, std::string_view what) {
   if (poll_until(Clock::now() + (waits ? until_reported : 0s), [&] { return family_->has_lost_peer(); }))
     fail(family_->start.watch->failure());
   require<CollectiveError>(alive(), "the NCCL communicator cannot be used: it has ended");
-  const char* const more = table_.last_error(nullptr);
-  fail(message("NCCL: ", what, " failed: ", table_.error_string(result), more != nullptr && *more != '\0' ? "; " : "",
-               more != nullptr ? more : ""));
+  fail(message("NCCL: ", what, " failed: ", text_of(table_, result)));
 }
 
 /// Waits until the last call has completed: communicators are nonblocking, so calls may return before they complete.

@@ -361,6 +361,18 @@ TEST_F(NcclLaunch, RunsAtRanksGivenByAnotherLauncher) {
   });
 }
 
+TEST_F(NcclLaunch, AllRanksReportThatRankZeroCannotMakeAnId) {
+  nccl::Table broken = Double::table();
+  broken.get_unique_id = [](nccl::Id&) { return nccl::Result::system_error; };
+  const int port = free_port();
+  Threads<>::run(2, {}, [&](auto& hosts) {
+    test::expect_parts(test::error_of<InputError>([&] {
+                         Ranks::run(broken, place_of(hosts.rank(), 2, port), {}, [](auto&) {});
+                       }),
+                       {"rank 0: NCCL cannot make a unique id: ", "; the double knows why"});
+  });
+}
+
 TEST_F(NcclLaunch, RunsOneRankWithoutALauncher) {
   if (launched_by_torchrun()) GTEST_SKIP() << "RANK or WORLD_SIZE is set";
   EXPECT_EQ(Ranks::run(Double::table(), {}, [](Ranks& c) { EXPECT_EQ(c.size(), 1); }), 0);
