@@ -50,7 +50,8 @@ PeerWatch::~PeerWatch() {
   }
   stops_.notify_all();
   for (const Peer& peer : peers_) ::shutdown(peer.socket, SHUT_RDWR);  // also wakes the thread
-  thread_.join();
+  // The function of when_blocked may release the last owner of this object.
+  thread_.get_id() == std::this_thread::get_id() ? thread_.detach() : thread_.join();
   for (const Peer& peer : peers_) ::close(peer.socket);
 }
 

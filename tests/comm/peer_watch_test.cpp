@@ -82,7 +82,10 @@ TEST(PeerWatch, ARankThatLeavesHasNotFailed) {
 TEST(PeerWatch, CallsTheFunctionOfABlockedHostTwoSecondsAfterAFailure) {
   Watches watches = three_ranks();
   std::promise<void> called;
-  watches[0]->when_blocked([&] { called.set_value(); });
+  watches[0]->when_blocked([&] {
+    watches[0].reset();  // the last owner
+    called.set_value();
+  });
   watches[1].reset();
   EXPECT_EQ(called.get_future().wait_for(std::chrono::seconds(10)), std::future_status::ready);
 }
