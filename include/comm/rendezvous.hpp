@@ -52,6 +52,7 @@ std::string device_identity(const std::string& uuid);
 /// false and does nothing if the system reports no node, or the process is already bound to fewer cores than the
 /// machine has: then the launcher has chosen them. `sys`: where sysfs is mounted.
 bool bind_to_cores_near(const std::string& bus_id, const std::filesystem::path& sys = "/sys");
+bool is_bound_near_device();  ///< whether bind_to_cores_near has bound the calling thread
 
 /// One rank's part in a rendezvous.
 struct Meeting {

@@ -13,7 +13,9 @@
 
 #include <gtest/gtest.h>
 
+#include <tessera/comm/launch/cores.hpp>
 #include <tessera/comm/rendezvous.hpp>
+#include <tessera/comm/threads.hpp>
 #include <tessera/fsdp/device/cpu.hpp>
 
 #include "job_variables.hpp"
@@ -161,6 +163,18 @@ TEST(BindToCoresNear, BindsAnUnboundProcessToTheCoresOfTheDevicesNode) {
   for (const auto& [node, list] : {std::pair{"-1", "0"}, {"", "0"}, {"0", ""}, {"0", "near"}, {"0", "0-x"}})
     EXPECT_EQ(bound(node, list, false), all) << node << ", " << list;
   EXPECT_FALSE(bind_to_cores_near("0000:1c:00.0", sys.path()));
+
+  bound("0", std::to_string(last), true);
+  const JobVariables set(std::map<std::string, std::string>{{"SLURM_CPUS_PER_TASK", std::to_string(cores)}});
+  std::string warning;
+  std::jthread([&] {
+    Threads<>::run(1, {}, [&](Threads<>& communicator) {
+      EXPECT_TRUE(binds());
+      agree_on_cores(communicator);
+      warning = cores_warning(1, 0);
+    });
+  }).join();
+  EXPECT_EQ(warning, "") << "the job has requested cores enough";
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <tessera/comm/launch/launch.hpp>
+#include <tessera/comm/rendezvous.hpp>
 #include <tessera/fsdp/core/environment.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/device/cpu.hpp>
@@ -150,7 +151,7 @@ void agree_on_cores(const Ranks& ranks) {
   const StatedCores stated = stated_cores(here, are_threads ? 1 : ranks.size());
   RankCores own{.has = shared_cores(masks, hosts, rank, quota_of_cores()),
                 .ranks_of_process = are_threads ? ranks.size() : 1,
-                .stated = stated.cores};
+                .stated = is_bound_near_device() ? 0 : stated.cores};  // no launcher could give more
   own.threads = default_threads(own.has, stated, own.ranks_of_process);
   std::vector<RankCores> all(masks.size());
   ranks.gather_bytes(std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(all)), {"shared cores"});

@@ -23,6 +23,8 @@
 namespace fsdp::comm {
 namespace {
 
+thread_local bool bound_near_device = false;
+
 std::string_view required(const char* name) {
   const std::string_view value = environment(name);
   require<InputError>(!value.empty(), name,
@@ -94,7 +96,9 @@ bool bind_to_cores_near(const std::string& bus_id, const std::filesystem::path& 
     for (int core = first; core <= last && core < CPU_SETSIZE; ++core) CPU_SET(core, &near);
     list.ignore();
   }
-  return CPU_COUNT(&near) > 0 && ::sched_setaffinity(0, sizeof near, &near) == 0;
+  return bound_near_device = CPU_COUNT(&near) > 0 && ::sched_setaffinity(0, sizeof near, &near) == 0;
 }
+
+bool is_bound_near_device() { return bound_near_device; }
 
 }  // namespace fsdp::comm
