@@ -40,18 +40,17 @@ using Watch = std::shared_ptr<PeerWatch>;
 constexpr std::array<char, 16> rendezvous_mark = {'t', 'e', 's', 's', 'e', 'r', 'a', ' ',
                                                   'm', 'e', 'e', 't', 's', ' ', '2', '\n'};
 
-/// A message of a rendezvous: a rank's request, which a Report follows, and rank 0's answer, which rank 0's bytes
-/// follow, or a Report if it is a refusal. It is sent without conversion: both sides must have the same byte order.
+/// A message of a rendezvous: a rank's request, which a Report follows, and rank 0's answer, which a Report and rank 0's
+/// bytes follow. It is sent without conversion: both sides must have the same byte order.
 struct Message {
   std::array<char, 16> mark = rendezvous_mark;
   std::int32_t rank = 0;
   std::int32_t size = 0;
   std::int64_t bytes = 0;
   std::uint64_t number = 0;  ///< random number drawn by the requesting rank; the answer repeats it
-  std::int64_t refused = 0;  ///< in an answer: 1 if the rank cannot join
 };
 
-/// A text that ends with a zero: a problem or a refusal, or else the identity of a rank's device.
+/// A text that ends with a zero: a problem or a refusal, or else the identity of a rank's device or nothing.
 struct Report {
   std::int64_t is_problem = 0;
   std::array<char, 1016> text = {};
@@ -130,9 +129,10 @@ Watch ask(const Meeting& meeting, const std::string& address, int port, std::spa
         does([&](auto done) { asio::async_write(socket, request, done); }) &&
         does([&](auto done) { asio::async_read(socket, buffer_of(answer), done); })) {
       require_same_job(question, answer, where);
-      const asio::mutable_buffer rest = answer.refused != 0 ? buffer_of(report) : buffer_of(bytes);
+      Report refusal;
+      const std::array rest{buffer_of(refusal), buffer_of(bytes)};
       const bool complete = does([&](auto done) { asio::async_read(socket, rest, done); });
-      require<InputError>(!complete || answer.refused == 0, report.text.data());
+      require<InputError>(refusal.is_problem == 0, refusal.text.data());
       if (complete)
         return std::make_shared<PeerWatch>(meeting.rank, std::vector<PeerWatch::Peer>{{0, socket.release()}});
     }
@@ -228,14 +228,12 @@ class Host {
       ++missing_;
     });
   }
-  /// Sends the bytes, or the refusal if it is not empty. Does not block: a socket's buffer has room for an answer.
+  /// Sends the bytes and the refusal, if it is not empty. Does not block: a socket's buffer has room for an answer.
   void answer(ConnectedPeer& guest, const std::string& refusal) {
     Message reply = request_message(meeting_, bytes_, guest.question.number);
     Report report = report_of(refusal, {});
-    reply.refused = report.is_problem;
     error_code lost;  // the peer reports a rendezvous without an answer
-    asio::write(guest.socket, std::array{buffer_of(reply), refusal.empty() ? buffer_of(bytes_) : buffer_of(report)},
-                lost);
+    asio::write(guest.socket, std::array{buffer_of(reply), buffer_of(report), buffer_of(bytes_)}, lost);
   }
   /// Returns the refusal that lists the ranks that did not come.
   std::string missing_ranks() const {
