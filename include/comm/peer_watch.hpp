@@ -31,7 +31,7 @@ class PeerWatch {
     int socket = -1;
     std::size_t received = 0;  ///< bytes of the message that is arriving
     Text text = {};
-    bool open = true, left = false;
+    bool open = true;  ///< whether it has neither sent its message nor ended
   };
 
   /// Takes over the sockets: rank 0's to all other ranks, or another rank's to rank 0.
@@ -46,7 +46,7 @@ class PeerWatch {
   void when_blocked(std::function<void()> give_up);
   /// Sends the others this rank's failure, unless another rank failed first.
   void report(std::string_view reason) noexcept;
-  /// Tells the others that this rank ends well. Rank 0 then waits for their ends, up to `limit`, to forward failures.
+  /// Tells the others that this rank ends well. Rank 0 first waits for theirs, up to `limit`, to forward failures.
   void leave(std::chrono::milliseconds limit) noexcept;
 
  private:
@@ -57,7 +57,7 @@ class PeerWatch {
 
   const int rank_;
   std::vector<Peer> peers_;
-  std::atomic<int> open_;  ///< number of open sockets
+  std::atomic<int> open_;  ///< number of peers that may still send
   std::atomic<bool> failed_ = false;
   mutable std::mutex mutex_;  ///< guards the members below
   std::condition_variable stops_;

@@ -74,8 +74,8 @@ void PeerWatch::report(std::string_view reason) noexcept {
 }
 
 void PeerWatch::leave(std::chrono::milliseconds limit) noexcept {
-  send({});
   if (rank_ == 0) poll_until(deadline_after(Clock::now(), limit), [this] { return open_ == 0 || failed_; });
+  send({});
 }
 
 void PeerWatch::send(const Text& text) noexcept {
@@ -103,16 +103,11 @@ void PeerWatch::read(Peer& peer) {
   const auto got =
       ::recv(peer.socket, peer.text.data() + peer.received, peer.text.size() - peer.received, MSG_DONTWAIT);
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
-  if (got <= 0) {
-    peer.open = false;
-    if (!peer.left) hear(failure_text<Text>(peer.rank, "its process ended without an error message"));
-    --open_;
-    return;
-  }
-  peer.received = (peer.received + static_cast<std::size_t>(got)) % peer.text.size();
-  if (peer.received > 0) return;
-  peer.left = peer.text[0] == '\0';
-  if (!peer.left) hear(peer.text);
+  if (got > 0 && (peer.received += static_cast<std::size_t>(got)) < peer.text.size()) return;
+  peer.open = false;
+  if (got <= 0) hear(failure_text<Text>(peer.rank, "its process ended without an error message"));
+  if (got > 0 && peer.text[0] != '\0') hear(peer.text);
+  --open_;
 }
 
 void PeerWatch::hear(const Text& failure) {
