@@ -33,11 +33,13 @@ nccl::Id nccl::make_id(const nccl::Table& table) {
   return id;
 }
 
+std::string nccl::version_text(int code) { return message(code / 10000, ".", code / 100 % 100, ".", code % 100); }
+
 void nccl::require_version(const Table& table) {
-  const auto text = [](int code) { return message(code / 10000, ".", code % 10000 / 100, ".", code % 100); };
   const int found = table.version();
-  require<InputError>(found >= table.least_version, "NCCL ", text(found), " is loaded, and this program needs ",
-                      text(table.least_version), " or newer; install one, or name its folder in LD_LIBRARY_PATH");
+  require<InputError>(found >= table.least_version, "NCCL ", version_text(found), " is loaded, and this program needs ",
+                      version_text(table.least_version),
+                      " or newer; install one, or name its folder in LD_LIBRARY_PATH");
 }
 
 void NcclFamily::give_up() noexcept {
@@ -51,17 +53,13 @@ NcclLink::NcclLink(const nccl::Table& table, const nccl::Seat& seat, const Optio
     start.watch->when_blocked([family = std::weak_ptr(family_)] {
       if (const auto left = family.lock()) left->give_up();
     });
-  std::unique_lock lock(family_->mutex);
-  const Result result = table_.init(comm_, seat.size, seat.id, seat.rank);
-  lock.unlock();
-  require_nccl_success(result, "initialisation");
+  require_nccl_success(locked([&] { return table_.init(comm_, seat.size, seat.id, seat.rank); }), "initialisation");
   settle("initialisation", Deadline(0), true);
 }
 
 NcclLink::NcclLink(const nccl::Table& table, std::shared_ptr<NcclFamily> family, nccl::Comm comm)
     : table_(table), comm_(comm), family_(std::move(family)) {
-  const std::lock_guard lock(family_->mutex);
-  family_->links.push_back(this);
+  locked([&] { family_->links.push_back(this); });
 }
 
 std::unique_ptr<NcclLink> NcclLink::duplicate(const nccl::Table& table, nccl::Comm host, int rank,
@@ -87,23 +85,11 @@ std::unique_ptr<NcclLink> NcclLink::duplicate(const nccl::Table& table, nccl::Co
 }
 
 NcclLink::~NcclLink() {
-  {
-    const std::lock_guard lock(family_->mutex);
+  locked([&] {
     std::erase(family_->links, this);
     start_abort();
-  }
+  });
   finish_abort(20s);
-}
-
-bool NcclLink::alive() const {
-  const std::lock_guard lock(family_->mutex);
-  return comm_ != nullptr;
-}
-
-template <class F>
-Result NcclLink::on_comm(const F& f) {
-  const std::lock_guard lock(family_->mutex);
-  return comm_ == nullptr ? Result::invalid_usage : f();
 }
 
 void NcclLink::issue(std::span<const nccl::Call> calls, nccl::Stream stream, Deadline deadline) {
@@ -126,9 +112,8 @@ void NcclLink::check() { require_nccl_success(state(), "a collective"); }
 
 bool NcclLink::has_lost_peer() {
   const Result found = state();
-  if (found == Result::remote_error) return true;
-  require_nccl_success(found, "a collective");
-  return false;
+  if (found != Result::remote_error) require_nccl_success(found, "a collective");
+  return found == Result::remote_error;
 }
 
 Result NcclLink::own_state() {
@@ -175,9 +160,7 @@ void NcclLink::end(Deadline deadline) noexcept {
     return state != Result::in_progress;
   });
   if (waited || failed(state)) return give_up();
-  std::unique_lock lock(family_->mutex);
-  const nccl::Comm ended = std::exchange(comm_, nullptr);
-  lock.unlock();
+  const nccl::Comm ended = locked([&] { return std::exchange(comm_, nullptr); });
   if (ended != nullptr) table_.destroy(ended);
 }
 
@@ -194,10 +177,7 @@ void NcclLink::start_abort() noexcept {
 }
 
 void NcclLink::finish_abort(Deadline limit) noexcept {
-  {
-    const std::lock_guard lock(family_->mutex);  // the watch's thread may have started the abort
-    if (!aborting_.joinable()) return;
-  }
+  if (!locked([&] { return aborting_.joinable(); })) return;  // the watch's thread may have started the abort
   if (aborted_.wait_until(deadline_after(Clock::now(), limit)) == std::future_status::ready)
     aborting_.join();
   else

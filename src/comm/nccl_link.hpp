@@ -11,6 +11,7 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <type_traits>
 #include <vector>
 
 #include <tessera/comm/nccl_rank.hpp>
@@ -19,6 +20,10 @@
 namespace fsdp::comm {
 
 class NcclLink;
+
+namespace nccl {
+std::string version_text(int code);  ///< "2.28.9" of NCCL_VERSION_CODE
+}
 
 /// The communicators of one rank: the world's, and all that were split from it. A failure aborts all of them, because
 /// freeing memory waits for the kernels of all, and so does NCCL's own abort.
@@ -48,7 +53,9 @@ class NcclLink {
   ~NcclLink();
 
   const nccl::Table& table() const { return table_; }
-  bool alive() const;
+  bool alive() const {
+    return locked([this] { return comm_ != nullptr; });
+  }
 
   /// Enqueues one group of calls. Returns when the group is enqueued; the first call also waits for the peers' hosts.
   void issue(std::span<const nccl::Call> calls, nccl::Stream stream, Deadline deadline);
@@ -76,9 +83,17 @@ class NcclLink {
  private:
   friend struct NcclFamily;
   NcclLink(const nccl::Table& table, std::shared_ptr<NcclFamily> family, nccl::Comm comm);
-  /// Calls f(comm), which no other thread aborts meanwhile. Returns invalid_usage if the communicator has ended.
+  /// Returns f(), during which no other thread aborts communicators.
   template <class F>
-  nccl::Result on_comm(const F& f);
+  std::invoke_result_t<F> locked(const F& f) const {
+    const std::lock_guard lock(family_->mutex);
+    return f();
+  }
+  /// The same for a call on the communicator. Returns invalid_usage if it has ended.
+  template <class F>
+  nccl::Result on_comm(const F& f) {
+    return locked([&] { return comm_ == nullptr ? nccl::Result::invalid_usage : f(); });
+  }
   nccl::Result own_state();
   nccl::Result state();  ///< the first failure of the rank's communicators or peers; otherwise this one's state
   void start_abort() noexcept;

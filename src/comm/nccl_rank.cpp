@@ -17,8 +17,6 @@ constexpr std::size_t events_kept = 64;
 constexpr std::chrono::milliseconds on_its_way{500};
 constexpr int first_with_launch_order = 22600;  ///< the version with NCCL_LAUNCH_ORDER_IMPLICIT
 
-std::string version_text(int code) { return message(code / 10000, ".", code / 100 % 100, ".", code % 100); }
-
 /// What one rank contributes to a split.
 struct Share {
   int color = 0;
@@ -31,7 +29,8 @@ struct Share {
 /// Returns why the communicators of a rank with this share have no common order of launches.
 std::string reason_of(const Share& share) {
   if (share.version < first_with_launch_order)
-    return message("NCCL is ", version_text(share.version), ", and the first with that order is 2.26; update NCCL");
+    return message("NCCL is ", nccl::version_text(share.version),
+                   ", and the first with that order is 2.26; update NCCL");
   if (share.order == nccl::LaunchOrder::none) return "NCCL_LAUNCH_ORDER_IMPLICIT is 0; unset it";
   return "the host program has not passed it; set NCCL_LAUNCH_ORDER_IMPLICIT=1 before the first call of NCCL and pass "
          ".launch_order = implicit";
@@ -70,7 +69,7 @@ NcclRank::NcclRank(std::shared_ptr<NcclLink> link, int rank, int size, const ncc
   monitor_.rank = rank;
   monitor_.options = options;
   monitor_.library =
-      message("NCCL ", version_text(link_->table().version()), settings.text.empty() ? "" : ", ", settings.text);
+      message("NCCL ", nccl::version_text(link_->table().version()), settings.text.empty() ? "" : ", ", settings.text);
   if (size > 1) monitor_.lost_promise = lost_promise(settings.nvls);
 }
 

@@ -366,10 +366,9 @@ TEST_F(NcclLaunch, AllRanksReportThatRankZeroCannotMakeAnId) {
   broken.get_unique_id = [](nccl::Id&) { return nccl::Result::system_error; };
   const int port = free_port();
   Threads<>::run(2, {}, [&](auto& hosts) {
-    test::expect_parts(test::error_of<InputError>([&] {
-                         Ranks::run(broken, place_of(hosts.rank(), 2, port), {}, [](auto&) {});
-                       }),
-                       {"rank 0: NCCL cannot make a unique id: ", "; the double knows why"});
+    test::expect_parts(
+        test::error_of<InputError>([&] { Ranks::run(broken, place_of(hosts.rank(), 2, port), {}, [](auto&) {}); }),
+        {"rank 0: NCCL cannot make a unique id: ", "; the double knows why"});
   });
 }
 
