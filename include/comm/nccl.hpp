@@ -52,7 +52,8 @@ class Nccl : public Backend<QueuedCore<NcclRank, DeviceType>, DeviceType> {
   /// nor reads environment variables: `settings` are those that the program made before its first call of NCCL. Unless
   /// it passes LaunchOrder::implicit, `split` throws InputError on all ranks, and the program must complete its own
   /// collectives before it starts some here, and vice versa. Unless it passes Nvls::off, monitor().lost_promise
-  /// contains a sentence. After a missed deadline in adopt itself, abort `host`.
+  /// contains a sentence. After a missed deadline in adopt itself, abort `host`; in a blocking `host`, NCCL waits there
+  /// without a deadline.
   /// @{
   static Nccl adopt(nccl::Comm host, const nccl::Settings& settings = {}, const Options& options = {}) {
     return adopt(nccl::library(), host, settings, options);
