@@ -40,8 +40,8 @@ using Watch = std::shared_ptr<PeerWatch>;
 constexpr std::array<char, 16> rendezvous_mark = {'t', 'e', 's', 's', 'e', 'r', 'a', ' ',
                                                   'm', 'e', 'e', 't', 's', ' ', '2', '\n'};
 
-/// A message of a rendezvous: a rank's request, which a Report follows, and rank 0's answer, which a Report and rank 0's
-/// bytes follow. It is sent without conversion: both sides must have the same byte order.
+/// A message of a rendezvous: a rank's request, which a Report follows, and rank 0's answer, which a Report and rank
+/// 0's bytes follow. It is sent without conversion: both sides must have the same byte order.
 struct Message {
   std::array<char, 16> mark = rendezvous_mark;
   std::int32_t rank = 0;
@@ -132,7 +132,7 @@ Watch ask(const Meeting& meeting, const std::string& address, int port, std::spa
       Report refusal;
       const std::array rest{buffer_of(refusal), buffer_of(bytes)};
       const bool complete = does([&](auto done) { asio::async_read(socket, rest, done); });
-      require<InputError>(refusal.is_problem == 0, refusal.text.data());
+      require<InputError>(!complete || refusal.is_problem == 0, refusal.text.data());
       if (complete)
         return std::make_shared<PeerWatch>(meeting.rank, std::vector<PeerWatch::Peer>{{0, socket.release()}});
     }
@@ -180,12 +180,13 @@ class Host {
     accept();
     io_.run_until(deadline_after(Clock::now(), meeting_.deadline));
     const std::string refusal = missing_ == 0 ? refusal_of(reports_) : missing_ranks();
-    for (const Shared& guest : came_)
-      if (guest != nullptr) answer(*guest, refusal);
-    require<InputError>(refusal.empty(), refusal);
     std::vector<PeerWatch::Peer> peers;
-    for (const Shared& guest : came_)
-      if (guest != nullptr) peers.push_back({guest->question.rank, guest->socket.release()});
+    for (const Shared& guest : came_) {
+      if (guest == nullptr) continue;
+      answer(*guest, refusal);
+      if (refusal.empty()) peers.push_back({guest->question.rank, guest->socket.release()});
+    }
+    require<InputError>(refusal.empty(), refusal);
     return std::make_shared<PeerWatch>(0, std::move(peers));
   }
 
