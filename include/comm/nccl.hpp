@@ -105,8 +105,8 @@ class Nccl : public Backend<QueuedCore<NcclRank, DeviceType>, DeviceType> {
       nccl::require_version(table);
       meeting.device = choose_device(place);
       if (place.rank == 0) seat.id = nccl::make_id(table);
-    } catch (const std::exception& problem) {  // whatever it is: the other ranks would wait for this one
-      meeting.problem = problem.what();
+    } catch (const std::exception& problem) {
+      meeting.problem = problem.what();  // all ranks throw it, as an InputError
     }
     start.watch = rendezvous_over_tcp(meeting, place.address, place.port, seat.id);
     std::optional<Nccl> communicator;
