@@ -160,8 +160,8 @@ void NcclLink::end(Deadline deadline) noexcept {
     return state != Result::in_progress;
   });
   if (waited || failed(state)) return give_up();
-  const nccl::Comm ended = locked([&] { return std::exchange(comm_, nullptr); });
-  if (ended != nullptr) table_.destroy(ended);
+  const nccl::Comm finalized = locked([&] { return std::exchange(comm_, nullptr); });
+  if (finalized != nullptr) table_.destroy(finalized);
 }
 
 void NcclLink::start_abort() noexcept {
@@ -198,7 +198,7 @@ void NcclLink::require_nccl_success(Result result, std::string_view what) {
   const bool waits = result == Result::remote_error && family_->start.watch != nullptr;
   if (poll_until(Clock::now() + (waits ? until_reported : 0s), [&] { return family_->has_lost_peer(); }))
     fail(family_->start.watch->failure());
-  require<CollectiveError>(alive(), "the NCCL communicator cannot be used: it has ended");
+  require<CollectiveError>(result != ended, "the NCCL communicator cannot be used: it has ended");
   fail(message("NCCL: ", what, " failed: ", text_of(table_, result)));
 }
 

@@ -83,16 +83,17 @@ class NcclLink {
  private:
   friend struct NcclFamily;
   NcclLink(const nccl::Table& table, std::shared_ptr<NcclFamily> family, nccl::Comm comm);
+  static constexpr auto ended = static_cast<nccl::Result>(-1);  ///< none of NCCL's: the communicator has ended
   /// Returns f(), during which no other thread aborts communicators.
   template <class F>
   std::invoke_result_t<F> locked(const F& f) const {
     const std::lock_guard lock(family_->mutex);
     return f();
   }
-  /// The same for a call on the communicator. Returns invalid_usage if it has ended.
+  /// The same for a call on the communicator. Returns `ended` if it has.
   template <class F>
   nccl::Result on_comm(const F& f) {
-    return locked([&] { return comm_ == nullptr ? nccl::Result::invalid_usage : f(); });
+    return locked([&] { return comm_ == nullptr ? ended : f(); });
   }
   nccl::Result own_state();
   nccl::Result state();  ///< the first failure of the rank's communicators or peers; otherwise this one's state

@@ -49,6 +49,8 @@ def test_each_rank_may_see_one_device(program, planted):
     ("1:TESSERA_DOUBLE_DRIVER=12040", ONE, [2, 2],
      [r"rank 1: the driver is made for CUDA 12.4, this program for CUDA 1[0-9].[0-9]; install a newer driver$"]),
     ("1:TESSERA_DOUBLE_FAULT=cudaDeviceGetPCIBusId:1", ONE, [2, 2], ["rank 1: CUDA, asking for the PCI address: "]),
+    ("1:TESSERA_DOUBLE_FAULT=ncclCommInitRankConfig:1", ONE, [3, 3],
+     ["rank 1 failed: NCCL: initialisation failed: ", "^tessera: NCCL: initialisation failed: "]),
     ("0:TESSERA_DOUBLE_NCCL=21703", ONE, [2, 2],
      [r"rank 0: NCCL 2.17.3 is loaded, and this program needs 2.1[89].0 or newer; install one"]),
     ("CUDA_VISIBLE_DEVICES=1", ONE, [2, 2],
