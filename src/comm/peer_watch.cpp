@@ -14,6 +14,7 @@
 
 #include <tessera/comm/poll.hpp>
 #include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/terminal_text.hpp>
 
 namespace fsdp::comm {
 namespace {
@@ -31,7 +32,7 @@ void prepare(int socket) {
 template <class Text>
 Text failure_text(int rank, std::string_view reason) {
   Text text{};
-  message("rank ", rank, " failed: ", reason).copy(text.data(), text.size() - 1);
+  sentence(message("rank ", rank, " failed: ", reason), text.size() - 64).copy(text.data(), text.size() - 1);
   return text;
 }
 

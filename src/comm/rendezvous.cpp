@@ -28,6 +28,7 @@
 #include <tessera/comm/monitor.hpp>
 #include <tessera/comm/poll.hpp>
 #include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/terminal_text.hpp>
 
 namespace fsdp::comm {
 namespace {
@@ -58,7 +59,8 @@ struct Report {
 
 Report report_of(const std::string& problem, const std::string& device) {
   Report report{.is_problem = problem.empty() ? 0 : 1};
-  (problem.empty() ? device : problem).copy(report.text.data(), report.text.size() - 1);
+  sentence(problem.empty() ? device : problem, report.text.size() - 64)
+      .copy(report.text.data(), report.text.size() - 1);
   return report;
 }
 

@@ -13,6 +13,7 @@
 #include <tessera/comm/poll.hpp>
 #include <tessera/comm/rendezvous.hpp>
 #include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/terminal_text.hpp>
 
 #include "free_port.hpp"
 
@@ -55,6 +56,16 @@ TEST(PeerWatch, AllOtherRanksHearThatARankFailedAndWhy) {
       expect_heard(watches, message("rank ", lost, " failed: ",
                                     reports ? "no space is left" : "its process ended without an error message"));
     }
+}
+
+TEST(PeerWatch, ALongReasonLosesItsMiddleBetweenCharacters) {
+  std::string path = "/";
+  for (int i = 0; i < 400; ++i) path += "\u00fc";
+  for (const std::string& reason : {path + ": is the disk full?", "/" + path + ": is the disk full?"}) {
+    const Watches watches = three_ranks();
+    watches[1]->report(reason);
+    expect_heard({watches[0], watches[2]}, sentence("rank 1 failed: " + reason, 448));
+  }
 }
 
 TEST(PeerWatch, TheFirstFailureCounts) {

@@ -35,8 +35,9 @@ auto shortened_part(const Part& part) {
 /// Approximate limit on the length of the result of `sentence`.
 inline constexpr std::size_t most_sentence_bytes = 8192;
 
-/// Returns the text of an error or warning as it is printed: printable, and without its middle if it is very long.
-std::string sentence(std::string_view text);
+/// Returns the text of an error or warning as it is printed: printable, and without its middle if it is longer than
+/// `most` bytes. Cuts only between characters.
+std::string sentence(std::string_view text, std::size_t most = most_sentence_bytes);
 
 /// Returns the number of edits (insert, delete or replace a character, or swap two neighbours) that turn `a` into `b`.
 std::size_t edit_distance(std::string_view a, std::string_view b);

@@ -74,13 +74,13 @@ std::string shortened(std::string_view text, std::size_t most) {
          " bytes)";
 }
 
-std::string sentence(std::string_view text) {
-  if (text.size() <= most_sentence_bytes) return printable(text);
-  constexpr std::size_t last = most_sentence_bytes / 4;  // bytes of the end that are printed: it contains the advice
+std::string sentence(std::string_view text, std::size_t most) {
+  if (text.size() <= most) return printable(text);
+  const std::size_t last = most / 4;  // bytes of the end that are printed: it contains the advice
   std::size_t from = text.size() - last;
   while (from < text.size() && continues_code_point(text[from])) ++from;
-  return printable(text.substr(0, whole_characters(text, most_sentence_bytes - last))) + " ... (" +
-         std::to_string(text.size()) + " bytes) ... " + printable(text.substr(from));
+  return printable(text.substr(0, whole_characters(text, most - last))) + " ... (" + std::to_string(text.size()) +
+         " bytes) ... " + printable(text.substr(from));
 }
 
 std::size_t edit_distance(std::string_view a, std::string_view b) {
