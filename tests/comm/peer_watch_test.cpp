@@ -101,5 +101,16 @@ TEST(PeerWatch, CallsTheFunctionOfABlockedHostTwoSecondsAfterAFailure) {
   EXPECT_EQ(called.get_future().wait_for(std::chrono::seconds(10)), std::future_status::ready);
 }
 
+TEST(PeerWatch, TheFunctionOfABlockedHostMayDropTheLastReference) {
+  Watches watches = three_ranks();
+  std::promise<void> dropped;
+  watches[0]->when_blocked([&] {
+    watches[0].reset();
+    dropped.set_value();
+  });
+  watches[1].reset();
+  EXPECT_EQ(dropped.get_future().wait_for(std::chrono::seconds(10)), std::future_status::ready);
+}
+
 }  // namespace
 }  // namespace fsdp::comm
