@@ -181,7 +181,8 @@ class Host {
   Watch serve() {
     accept();
     io_.run_until(deadline_after(Clock::now(), meeting_.deadline));
-    const std::string refusal = missing_ == 0 ? refusal_of(reports_) : missing_ranks();
+    std::string refusal = refusal_of(reports_);
+    if (refusal.empty() && missing_ > 0) refusal = missing_ranks();
     std::vector<PeerWatch::Peer> peers;
     for (const Shared& guest : came_) {
       if (guest == nullptr) continue;

@@ -164,6 +164,9 @@ TEST(RendezvousOverTcp, ReportsRanksThatDoNotArrive) {
       meet(OverTcp(), {{.rank = 0, .size = 4, .deadline = milliseconds(300)}, {.rank = 2, .size = 4}});
   expect_parts(refusals[0], {"rank 1, rank 3 did not come within 0.300 s"});
   EXPECT_EQ(refusals[1], refusals[0]);
+  const std::vector<std::string> with_problem = meet(
+      OverTcp(), {{.rank = 0, .size = 4, .deadline = milliseconds(300)}, {.rank = 2, .size = 4, .problem = "no GPU"}});
+  EXPECT_EQ(with_problem, std::vector<std::string>(2, "rank 2: no GPU")) << "the reason why the others may be missing";
 }
 
 TEST(RendezvousOverTcp, ReportsAProblemOfOneRankOnAllRanks) {
