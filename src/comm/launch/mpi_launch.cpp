@@ -47,7 +47,7 @@ class MpiProcess {
     require<InputError>(initialized == 0,
                         "mpi: this process has initialised MPI before, and run would do it once more; call "
                         "comm::Mpi<>::adopt with its communicator instead");
-    const Watchdog watch(name_ + ", MPI_Init,", options.start_deadline);
+    const Watchdog watch(name_ + ", MPI_Init,", options.start_deadline, " of the start");
     int provided = 0;
     check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread");
     ++living;

@@ -18,18 +18,18 @@
 
 namespace fsdp::comm {
 
-Watchdog::Watchdog(std::string whom, std::chrono::milliseconds limit) {
+Watchdog::Watchdog(std::string whom, std::chrono::milliseconds limit, std::string_view of) {
   sigset_t all, before;  // blocks all signals in the new thread, so that existing threads handle them
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  thread_ = std::jthread([limit, whom = std::move(whom)](const std::stop_token& stop) {
+  thread_ = std::jthread([limit, of, whom = std::move(whom)](const std::stop_token& stop) {
     std::mutex mutex;
     std::unique_lock lock(mutex);
     std::condition_variable_any over;
     const auto is_over = [&] { return stop.stop_requested(); };
     // libstdc++ may return false for a stop that is requested just before it begins to wait.
     if (over.wait_until(lock, stop, deadline_after(Clock::now(), limit), is_over) || is_over()) return;
-    print_text(stderr, message(whom, " waited ", in_seconds(limit), " for the other ranks; the deadline is ",
+    print_text(stderr, message(whom, " waited ", in_seconds(limit), " for the other ranks; the deadline", of, " is ",
                                in_seconds(limit), "\n"));
     ::_exit(ExitStatus::lost);
   });

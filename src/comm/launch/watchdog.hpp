@@ -5,15 +5,16 @@
 
 #include <chrono>
 #include <string>
+#include <string_view>
 #include <thread>
 
 namespace fsdp::comm {
 
 /// Ends the process unless it is destroyed within `limit`: prints one line on stderr, which begins with `whom`, and
-/// exits with status 3.
+/// exits with status 3. `of`: a literal after "the deadline", such as " of the start".
 class Watchdog {
  public:
-  Watchdog(std::string whom, std::chrono::milliseconds limit);
+  Watchdog(std::string whom, std::chrono::milliseconds limit, std::string_view of = "");
 
  private:
   std::jthread thread_;
