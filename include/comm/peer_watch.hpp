@@ -20,7 +20,7 @@
 
 namespace fsdp::comm {
 
-/// One rank's connections to the others.
+/// A rank's end of these sockets, and the thread that reads them. Keep it while the job runs.
 class PeerWatch {
   using Text = std::array<char, 512>;  ///< a message: "rank 2 failed: REASON"; empty if its sender ends well
 
