@@ -21,6 +21,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 mode=${1:-} begin=$SECONDS architectures=${2:-90a} pattern=
+[ $# -le 2 ] || [ "$#/$mode" = 3/card ] || mode=usage
 case $mode in
   pack) . bench/gpu/pack.sh; pack; exit ;;
   card)
@@ -35,7 +36,7 @@ case $mode in
   smoke) targets=(tests_cuda bench_killed bench_operations) limit=${LIMIT:-600} ;;
   test) targets=(tests_cuda tests_cuda_stacks) limit=${LIMIT:-300} ;;
   bench) targets=(bench_operations bench_mlp bench_step) limit=${LIMIT:-300} ;;
-  *) echo "usage: bench/gpu.sh pack | card SECONDS | smoke|test|bench [ARCHITECTURES]" >&2 && exit 2 ;;
+  *) echo "usage: bench/gpu.sh card SECONDS [PATTERN] | pack|smoke|test|bench [ARCHITECTURES]" >&2 && exit 2 ;;
 esac
 build=${build:-${BUILD:-build/gpu}} programs=${programs:-$build} report=${REPORT:-${OUT:-$build}/report.json}
 PATH=$PATH:/usr/local/cuda/bin
