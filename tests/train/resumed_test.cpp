@@ -112,6 +112,7 @@ TEST(RecordOf, OmitsExactlyTheseFlags) {
                                           "on-signal",
                                           "patience",
                                           "print-schedule",
+                                          "reductions",
                                           "resume",
                                           "resume-anyway",
                                           "sample-prompt",

@@ -165,8 +165,8 @@ void bind(FlagSet& flags, TrainOptions& o) {
   flags.add("cuda-graphs", o.cuda_graphs,
             "nccl: auto | on | off: capture the second step as a CUDA graph and replay it; auto: on one rank, if every "
             "step is alike");
-  results("reductions", o.launch.reductions,
-          "nccl: deterministic | fast (NCCL may take NVLS, whose float sums may differ from run to run)");
+  flags.add("reductions", o.launch.reductions,
+            "nccl: deterministic | fast (NCCL may take NVLS, whose float sums may differ from run to run)");
   flags.add("log-every", o.log_every, "steps between lines on the console", some_steps);
   flags.add("dry-run", o.dry_run, "print the peak memory and train nothing");
   flags.add("memory", o.memory,
