@@ -175,7 +175,7 @@ plan::Cluster read_file(const std::string& path, std::int64_t ranks) {
   for (const NamedValue& value : values)
     require<InputError>(keys.is_given(flag_name(value.name)) || (value.name == "ranks" && ranks > 0) ||
                             (one_node && value.name.starts_with("network_")),
-                        path, ": ", value.name, " is missing; give it: ", value.help);
+                        path, ": ", value.name, " is missing; give it: ", value.help, " (tessera calibrate writes it)");
   if (!keys.is_given("network-latency")) cluster.network_latency = cluster.node_latency;  // then not used
   if (!keys.is_given("network-bandwidth")) cluster.network_bandwidth = cluster.node_bandwidth;
   prefixed(message(path, ": "), [&] { cluster.validate(); });
