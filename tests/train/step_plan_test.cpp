@@ -183,6 +183,7 @@ TEST(MemoryAdvice, SuggestsTheSmallestSufficientShareOfOffloadedInputs) {
   const std::string recompute = "; the whole run takes 1000 B of each rank, and would take 700 B with --recompute";
   EXPECT_EQ(advice_for(planned, std::nullopt), recompute + rest);
   EXPECT_EQ(advice_for(planned, 700), recompute + rest) << "which suffices";
+  EXPECT_NE(advice_for(planned, -5).find("(still more than 0 B)"), std::string::npos) << "the rest takes it all";
   EXPECT_EQ(advice_for(planned, 600),
             recompute + ", 600 B with --recompute --offload inputs:0.25 (100 B of host memory)" + rest);
   EXPECT_EQ(

@@ -136,7 +136,8 @@ std::string memory_advice(
     if (!fits(share)) {
       const std::optional<double> least = least_share(fits);
       recomputed.units.offload_inputs = least.value_or(1);
-      const std::string over = least ? "" : message("(still more than ", report::bytes_text(*memory), ") ");
+      const std::string left = report::bytes_text(std::max<std::int64_t>(*memory, 0));
+      const std::string over = least ? "" : message("(still more than ", left, ") ");
       offer(recomputed, cut, ranks,
             message(over, "with ", tiles ? "--tiling tokens:1024 " : "",
                     flags_of(recomputed.units, options.units, offloads_optimizer)));
