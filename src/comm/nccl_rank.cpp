@@ -31,7 +31,7 @@ std::string reason_of(const Share& share) {
   if (share.version < first_with_launch_order)
     return message("NCCL is ", nccl::version_text(share.version),
                    ", and the first with that order is 2.26; update NCCL");
-  if (share.order == nccl::LaunchOrder::none) return "NCCL_LAUNCH_ORDER_IMPLICIT is 0; unset it";
+  if (share.order == nccl::LaunchOrder::none) return "NCCL reads NCCL_LAUNCH_ORDER_IMPLICIT as 0; unset it";
   return "the host program has not passed it; set NCCL_LAUNCH_ORDER_IMPLICIT=1 before the first call of NCCL and pass "
          ".launch_order = implicit";
 }

@@ -97,7 +97,7 @@ TEST_F(NcclPromises, SeveralAxesNeedOneOrderOfLaunchesOnEveryRank) {
   };
   expect_refused(unknown, "0 the host program has not passed it; set NCCL_LAUNCH_ORDER_IMPLICIT=1");
   expect_refused(only_rank_1(LaunchOrder::unknown), "1 the host program");
-  expect_refused(only_rank_1(LaunchOrder::none), "1 NCCL_LAUNCH_ORDER_IMPLICIT is 0; unset it");
+  expect_refused(only_rank_1(LaunchOrder::none), "1 NCCL reads NCCL_LAUNCH_ORDER_IMPLICIT as 0; unset it");
   Double::library_version = 22507;
   expect_refused(implicit, "0 NCCL is 2.25.7, and the first with that order is 2.26; update NCCL");
   run_adopted(1, unknown, [](Ranks& c, nccl::Comm) { Mesh<Ranks, 2>(c, 1); });  // one rank waits for no other

@@ -62,7 +62,7 @@ def test_each_rank_may_see_one_device(program, planted):
      [r"rank 1 did not come|cannot listen at port [0-9]+ \(Address already in use\); choose another MASTER_PORT"]),
     ("1:NCCL_LAUNCH_ORDER_IMPLICIT=0", f"{ONE} --sharding hybrid:2", [2, 2],
      ["a mesh of several axes needs one order of launches for all its NCCL communicators, and on rank 1 "
-      "NCCL_LAUNCH_ORDER_IMPLICIT is 0; unset it, or take a strategy of one axis"]),
+      "NCCL reads NCCL_LAUNCH_ORDER_IMPLICIT as 0; unset it, or take a strategy of one axis"]),
     ("TESSERA_DOUBLE_NCCL=22507", f"{ONE} --sequence ulysses:2", [2, 2],
      ["and on rank 0 NCCL is 2.25.7, and the first with that order is 2.26; update NCCL, or take"]),
     ("1:--lr=0.5", ONE, [2, 2], ["started with different arguments: rank 0 has 'lr = 0.001', rank 1 has 'lr = 0.5'"]),
