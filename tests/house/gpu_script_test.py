@@ -86,6 +86,11 @@ def test_smoke(folder, environment, status, printed, reported):
         assert re.search("CudaAttention.OnTensorCores.*Cuda.RmsNormOfLongRows", read("calls"))
 
 
+def test_surplus_arguments_are_refused_before_anything_is_built():
+    for arguments in (["pack", "90a", "x"], ["card", "300", "fsdp2", "x"], ["smoke", "90a", "x"]):
+        run("bash", TESTS.parent / "bench/gpu.sh", *arguments, status=2).warns("^usage: bench/gpu.sh card SECONDS ")
+
+
 def test_pack_makes_an_archive_of_at_most_so_many_bytes(folder):
     for name in "tessera", "tests_cuda_stacks", "bench_step", "bench_matmuls", "libtessera_timeline.so":
         write(f"programs/{name}", "#!/bin/sh\n").chmod(0o755)
