@@ -238,8 +238,8 @@ void ModuleMemory<Types>::collect_groups(const StrategyCalls& strategy) {
     const int summed = std::max(GroupAxes<Comm>::size(on.reduce), GroupAxes<Comm>::size(on.across));
     require<InputError>(!exchanges_sums || summed <= device::most_parts<Device>, "sharding: with pieces or a wire in ",
                         "16 bits, a rank adds the gradients of all ", summed, " ranks in their order, and its device ",
-                        "adds those of at most ", device::most_parts<Device>, "; take neither, or hybrid:K, whose ",
-                        "groups have fewer ranks");
+                        "adds those of at most ", device::most_parts<Device>, "; take neither, or hybrid:K with ",
+                        "fewer ranks in a group and fewer groups");
     shards.push_back(GroupAxes<Comm>::size(on.shard));
     keepers.push_back(on.keep == nullptr ? 0 : on.keep->size());
     add_axis(gathers_on_, on.shard);
