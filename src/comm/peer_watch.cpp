@@ -32,7 +32,7 @@ void prepare(int socket) {
 template <class Text>
 Text failure_text(int rank, std::string_view reason) {
   Text text{};
-  sentence(message("rank ", rank, " failed: ", reason), text.size() - 64).copy(text.data(), text.size() - 1);
+  sentence(message("rank ", rank, " failed: ", reason), text.size() - 1).copy(text.data(), text.size() - 1);
   return text;
 }
 

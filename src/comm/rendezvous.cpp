@@ -59,8 +59,7 @@ struct Report {
 
 Report report_of(const std::string& problem, const std::string& device) {
   Report report{.is_problem = problem.empty() ? 0 : 1};
-  sentence(problem.empty() ? device : problem, report.text.size() - 64)
-      .copy(report.text.data(), report.text.size() - 1);
+  sentence(problem.empty() ? device : problem, report.text.size() - 1).copy(report.text.data(), report.text.size() - 1);
   return report;
 }
 

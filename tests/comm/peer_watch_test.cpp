@@ -64,7 +64,7 @@ TEST(PeerWatch, ALongReasonLosesItsMiddleBetweenCharacters) {
   for (const std::string& reason : {path + ": is the disk full?", "/" + path + ": is the disk full?"}) {
     const Watches watches = three_ranks();
     watches[1]->report(reason);
-    expect_heard({watches[0], watches[2]}, sentence("rank 1 failed: " + reason, 448));
+    expect_heard({watches[0], watches[2]}, sentence("rank 1 failed: " + reason, 511));
   }
 }
 

@@ -18,6 +18,7 @@
 #include <range/v3/view/zip.hpp>
 
 #include <tessera/comm/threads.hpp>
+#include <tessera/fsdp/core/terminal_text.hpp>
 
 #include <support/errors.hpp>
 #include "free_port.hpp"
@@ -185,7 +186,7 @@ TEST(RendezvousOverTcp, ReportsAProblemOfOneRankOnAllRanks) {
     EXPECT_EQ(refusals_of(rank, [](Meeting& of) { of.device = ""; }), std::vector<std::string>(4));
   }
   const std::string longer(2000, 'x');  // than a report has room for
-  EXPECT_EQ(refusals_of(1, [&](Meeting& of) { of.problem = longer; })[3], ("rank 1: " + longer).substr(0, 1015));
+  EXPECT_EQ(refusals_of(1, [&](Meeting& of) { of.problem = longer; })[3], "rank 1: " + sentence(longer, 1015));
   EXPECT_EQ(test::error_of<InputError>([] {
               Bytes bytes(1);
               rendezvous_over_tcp({.problem = "no device"}, "", 0, bytes);

@@ -81,7 +81,7 @@ TEST(RecordOf, ContainsExactlyTheFlagsThatAffectResults) {
   EXPECT_EQ(names,
             "batch-size blocks-per-unit clip data-format document-separator freeze from-scratch grad-accum group "
             "keep-last-block learn loss-scale lr lr-decay-steps lr-schedule merge-units-below on-long recompute "
-            "reductions replicate seed "
+            "replicate seed "
             "seq-len sequence steps validation-fraction warmup ");
 }
 

@@ -79,7 +79,8 @@ std::string sentence(std::string_view text, std::size_t most) {
   const std::size_t last = most / 4;  // bytes of the end that are printed: it contains the advice
   std::size_t from = text.size() - last;
   while (from < text.size() && continues_code_point(text[from])) ++from;
-  return printable(text.substr(0, whole_characters(text, most - last))) + " ... (" + std::to_string(text.size()) +
+  const std::size_t first = most - last - 64;  // leaves room for the length, and for a prefix that a reader adds
+  return printable(text.substr(0, whole_characters(text, first))) + " ... (" + std::to_string(text.size()) +
          " bytes) ... " + printable(text.substr(from));
 }
 
