@@ -101,11 +101,11 @@ def test_steps_that_fail_are_reported_and_the_others_run(card):
 
 
 @pytest.mark.parametrize("pattern, planted, reported", [
-    ("zero1|pieces|hybrid:2, one killed", {}, ""),
+    ("zero1|pieces|hybrid:2,.one.killed", {}, ""),
     ("zero1", {"LOSS": "5.2"}, "queued, step 1: loss 5.2, and 5.0 on one rank"),
     ("zero1", {"GRAPHS_LOSS": "5.01"}, "graphs give other losses or gradient norms"),
     ("pieces", {"DIFF": "1"}, ""),
-    ("hybrid:2, one killed", {"SURVIVORS": "0"}, "rank 2: status 0 instead of 3")])
+    ("hybrid:2,.one.killed", {"SURVIVORS": "0"}, "rank 2: status 0 instead of 3")])
 def test_ranks_that_differ_fail(card, pattern, planted, reported):
     write("programs/tessera", f"#!/usr/bin/env bash\n{SCRIPTED}\n")
     results, _, report = card("300", pattern, status=1 if planted else 0, **planted)
