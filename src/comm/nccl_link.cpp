@@ -127,7 +127,8 @@ Result NcclLink::state() {
   if (failed(own)) return own;
   if (family_->has_lost_peer()) return Result::remote_error;
   for (NcclLink* const link : family_->links)
-    if (const Result other = link->alive() ? link->own_state() : Result::success; failed(other)) return other;
+    if (const Result other = link != this && link->alive() ? link->own_state() : Result::success; failed(other))
+      return other;
   return own;
 }
 
