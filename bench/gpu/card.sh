@@ -72,7 +72,7 @@ card() {
   step_of "times of operations" 60 bench_operations "$programs/bench_operations" 50
   step_of "training step" 60 bench_step "$programs/bench_step" 50
   step_of "timeline of a training step" 40 bench_step bash bench/gpu/profile.sh timeline "$programs/bench_step" 30
-  step_of "matmuls beside copies, and with a residual" 25 bench_matmuls "$programs/bench_matmuls"
+  step_of "matmuls next to copies, and with a residual" 25 bench_matmuls "$programs/bench_matmuls"
   if command -v ncu >/dev/null; then
     step_of "counters of kernels" 45 bench_operations bash bench/gpu/profile.sh counters "$programs/bench_operations"
   else

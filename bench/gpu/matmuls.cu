@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// cuBLASLt's bf16 matmuls in two settings that the library does not use yet, one JSON object per line.
 ///
-/// beside copies: CTAS blocks that copy in a loop on a stream of the highest priority stand for NCCL's kernels, and
-///   cuBLASLt is told of fewer multiprocessors (SM_COUNT_TARGET) or not: what collectives cost the matmuls beside them,
+/// next to copies: CTAS blocks that copy in a loop on a stream of the highest priority stand for NCCL's kernels, and
+///   cuBLASLt is told of fewer multiprocessors (SM_COUNT_TARGET) or not: what collectives cost the matmuls next to them,
 ///   on one GPU.
 /// residual: y = x + a b with x as C and y as D, in place of a copy of x and an accumulating matmul.
 #include <cublasLt.h>
@@ -143,7 +143,7 @@ void beside_copies(cudaStream_t stream, cudaStream_t side) {
       unsigned long long bytes = 0;
       check(cudaMemcpy(&bytes, moved, sizeof bytes, cudaMemcpyDeviceToHost), "cudaMemcpy");
       std::printf(
-          "{\"bench\": \"matmul beside copies\", \"sm_count_target\": %d, \"blocks\": %d, \"ms\": %.3f, \"tflops\": "
+          "{\"bench\": \"matmul next to copies\", \"sm_count_target\": %d, \"blocks\": %d, \"ms\": %.3f, \"tflops\": "
           "%.1f, "
           "\"copied_gb\": %.2f}\n",
           multiprocessors, blocks, ms, 2e-9 * m * n * k / ms, 1e-9 * static_cast<double>(bytes));

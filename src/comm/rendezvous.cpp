@@ -103,7 +103,7 @@ std::string refusal_of(std::span<const Report> reports) {
     const auto [first, is_new] = user_of.try_emplace(report, rank);
     if (!report.empty() && !is_new && text.empty())
       text = message("rank ", first->second, " and rank ", rank, " use the same device, ", report,
-                     "; give every rank a GPU of its own (LOCAL_RANK, CUDA_VISIBLE_DEVICES)");
+                     "; give every rank a separate GPU (LOCAL_RANK, CUDA_VISIBLE_DEVICES)");
   }
   return text;
 }

@@ -69,7 +69,7 @@ struct ModelChoice {
 /// The reaction of a run to SIGTERM or SIGINT: save a checkpoint and end, or end right after the step.
 enum class OnSignal : std::uint8_t { save, stop };
 
-/// Whether a step is captured as a CUDA graph and replayed. `automatic`: on one rank, if every step is alike.
+/// Whether a step is captured as a CUDA graph and replayed. `automatic`: on one rank, if all steps are uniform.
 enum class CudaGraphs : std::uint8_t { automatic, on, off };
 
 /// How text and conversations are tokenized.
@@ -221,7 +221,7 @@ void validate(const FlagSet& flags, const GenerateOptions& options);  ///< the s
 void validate_sampling(const FlagSet& flags, const GenerateOptions& options);
 
 /// Returns why a graph of one step cannot be replayed as the others, such as "--verify-every makes steps differ"; empty
-/// if the options let every step be alike.
+/// if the options let all steps be uniform.
 std::string steps_differ(const TrainOptions& options);
 
 /// Conversions for flags (tessera/trainer/flags/flag_set.hpp), by the names of the values.

@@ -163,8 +163,8 @@ void bind(FlagSet& flags, TrainOptions& o) {
             "figures of the machines that it runs on, a file (tessera calibrate) or a known name: says what a plan "
             "expects of a step, and what came");
   flags.add("cuda-graphs", o.cuda_graphs,
-            "nccl: auto | on | off: capture the second step as a CUDA graph and replay it; auto: on one rank, if every "
-            "step is alike");
+            "nccl: auto | on | off: capture the second step as a CUDA graph and replay it; auto: on one rank, if all "
+            "steps are uniform");
   flags.add("reductions", o.launch.reductions,
             "nccl: deterministic | fast (NCCL may take NVLS, whose float sums may differ from run to run)");
   flags.add("log-every", o.log_every, "steps between lines on the console", some_steps);
