@@ -41,6 +41,8 @@ enum class Role : std::uint8_t {
   table,   ///< rows that are looked up, or that compute the scores of a vocabulary
   vector,  ///< norm or bias
 };
+/// Returns "matrix", "table" or "vector"; "of no kind" for any other value.
+std::string name_of(Role role);
 
 /// The settings that a parameter group (OptimizerGroup) changes in an optimizer's steps of a parameter.
 struct StepOptions {
@@ -72,6 +74,9 @@ struct Parameter {
   /// Whether this parameter belongs to an adapter. If any unit has such a parameter, all others are frozen
   /// (tessera/fsdp/nn/low_rank.hpp).
   bool adapter = false;
+  /// Whether the unit's module also computes with this weight in float if its other weights are in 16 bits
+  /// (PrecisionBy).
+  bool may_be_float = false;
   StepOptions step = {};  ///< set from UnitOptions::groups by the module that the unit is passed to
 
   /// Returns the parameter's weight decay for an optimizer with this constant.
@@ -105,6 +110,7 @@ struct Field {
   bool decays = shape.rank == 2;  ///< see the members of Parameter with the same names
   bool joins_previous = false;
   bool adapter = false;
+  bool may_be_float = false;
 
   static Field absent() { return {.name = "", .shape = {0}}; }  ///< placeholder for a disabled parameter
   bool present() const { return name[0] != '\0'; }              ///< false for absent()

@@ -20,6 +20,7 @@
 #include <tessera/fsdp/core/lists.hpp>
 #include <tessera/fsdp/core/parameter.hpp>
 #include <tessera/fsdp/core/tensor.hpp>
+#include <tessera/fsdp/precision/by_tensor.hpp>
 #include <tessera/fsdp/sharding/problem.hpp>
 
 namespace fsdp {
@@ -59,9 +60,6 @@ struct GroupNumber {
 inline constexpr std::array<GroupNumber, 3> group_numbers{{{"lr", &OptimizerGroup::lr, 1000},
                                                            {"weight-decay", &OptimizerGroup::weight_decay, 1000},
                                                            {"clip", &OptimizerGroup::clip, 1e30}}};
-
-/// Returns "matrix", "table" or "vector".
-std::string name_of(Role role);
 
 /// Tensors that are gathered before a computation uses them, and whose gradients are reduced after it.
 struct Unit {
@@ -115,6 +113,7 @@ struct UnitOptions {
   /// adapters, all parameters except the adapters are frozen too.
   std::vector<std::string> frozen = {};
   std::vector<OptimizerGroup> groups = {};  ///< groups of parameters with separate optimizer settings
+  FloatWeights precision = {};              ///< the value of a stack's PrecisionBy
 
   friend bool operator==(const UnitOptions&, const UnitOptions&) = default;
 };

@@ -15,8 +15,30 @@
 
 #include <tessera/fsdp/core/dtype.hpp>
 #include <tessera/fsdp/core/policy_text.hpp>
+#include <tessera/fsdp/core/tensor.hpp>
 
 namespace fsdp {
+
+/// A read-only view of a weight in T or, if `wide` has memory, in float.
+template <class T>
+struct WeightInEither : Tensor<const T> {
+  Tensor<const float> wide = {};  ///< the weight in float; empty if it is in T
+
+  WeightInEither() = default;
+  WeightInEither(const Tensor<const T>& weight) : Tensor<const T>(weight) {}
+  WeightInEither(const Tensor<const float>& weight) : wide(weight) {}
+};
+
+/// Whether some weights of a policy are float while all others, and activations, are in 16 bits: it is a PrecisionBy.
+template <class P>
+inline constexpr bool has_float_weights = requires {
+  requires P::has_float_weights;
+};
+
+/// A view of a gathered weight.
+template <class P>
+using WeightView =
+    std::conditional_t<has_float_weights<P>, WeightInEither<typename P::Compute>, Tensor<const typename P::Compute>>;
 
 /// The rank-local policies that modules are compiled for. Tiling is rank-local too, but a run-time value of their
 /// context, so that one instantiation serves every tiling.
@@ -25,6 +47,7 @@ struct Local {
   using Device = DeviceT;                             ///< where tensors are and kernels run
   using Precision = PrecisionT;                       ///< the element types of weights, gradients and sums
   using Compute = typename Precision::Compute;        ///< of weights as modules see them, and of activations
+  using Weight = WeightView<Precision>;               ///< a weight as modules see it
   using Accumulate = typename Precision::Accumulate;  ///< of gradients while they are summed
   using Arena = typename Device::Arena;               ///< where temporaries live
   using Frame = typename Device::Arena::Frame;        ///< frees what was allocated during its lifetime

@@ -8,16 +8,7 @@
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/terminal_text.hpp>
 
-#include "../core/value_names.hpp"
-
 namespace fsdp {
-namespace {
-
-constexpr ValueNames<Role::vector> role_names("matrix", "table", "vector");
-
-}  // namespace
-
-std::string name_of(Role role) { return role_names.name(role); }
 
 std::string OptimizerGroup::selection() const {
   return message("'", parameters, "'", units == "*" ? "" : message(" of units '", units, "'"),

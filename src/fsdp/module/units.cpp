@@ -41,7 +41,7 @@ Unit unit_of(std::string name, std::span<const Field> fields, std::string_view p
     else
       unit.parameters.push_back({field.name[0] == '/' ? std::string(field.name + 1) : std::string(prefix) + field.name,
                                  field.shape, field.initial, field.role, field.decays, field.joins_previous,
-                                 field.adapter});
+                                 field.adapter, field.may_be_float});
     ++number;
   }
   return unit;

@@ -2,10 +2,17 @@
 #include <tessera/fsdp/precision/policies.hpp>
 
 #include <cmath>
+#include <cstddef>
 
 #include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/precision/by_tensor.hpp>
 
 namespace fsdp {
+
+bool FloatWeights::contains(std::string_view unit, const Parameter& parameter) const {
+  const std::size_t index = index_of(patterns, unit, parameter, "precision: ");
+  return index < patterns.size() && is_float[index];
+}
 
 DynamicLossScale::DynamicLossScale(const State& state) : state_(state) {
   int exponent = 0;
