@@ -158,12 +158,10 @@ class StepRun {
     return module_.peak_bytes()[static_cast<std::size_t>(device::MemoryKind::gathered)];
   }
   std::int64_t gathered_bytes() const {
-    using Compute = typename Stack::Precision::Compute;
-    std::int64_t elements = 0;
+    std::int64_t bytes = 0;
     for (const sharding::Task& task : module_.schedule(sharding::Pass::train))
-      if (task.action == sharding::Action::gather)
-        elements += module_.groups()[static_cast<std::size_t>(task.index)].facts().weight_slot_elements();
-    return elements * static_cast<std::int64_t>(sizeof(Compute));
+      if (task.action == sharding::Action::gather) bytes += module_.problem().group(task.index).weight_slot_bytes();
+    return bytes;
   }
   /// @}
 

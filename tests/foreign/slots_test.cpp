@@ -43,7 +43,6 @@ Order random_order(Random& random, int units) {
 /// Returns units with one group each; some units share an additional group, and some groups are frozen.
 Problem random_problem(Random& random, Order order, int units) {
   Problem problem;
-  problem.axes.shard = 2;
   problem.micro_batches = 1 + random(3);
   problem.overlap = random(2) == 0;
   problem.order = std::move(order.list);
@@ -51,9 +50,10 @@ Problem random_problem(Random& random, Order order, int units) {
   for (int unit = 0; unit < units; ++unit) {
     problem.units.push_back({.groups = {unit}, .backward_needs_weights = random(5) != 0});
     const std::int64_t elements = 10 + random(90);
-    problem.groups.push_back({.trainable = random(5) != 0, .elements = elements, .slot_elements = elements});
+    problem.groups.push_back(
+        {.trainable = random(5) != 0, .elements = elements, .slot_elements = elements, .axes = {.shard = 2}});
   }
-  problem.groups.push_back({.elements = 50, .slot_elements = 50});  // tied
+  problem.groups.push_back({.elements = 50, .slot_elements = 50, .axes = {.shard = 2}});  // tied
   for (sharding::UnitUse& unit : problem.units)
     if (random(3) == 0) unit.groups.push_back(units);
   return problem;
@@ -113,13 +113,12 @@ std::int64_t elements_of(const std::vector<std::int64_t>& slots) {
 /// A chain of units of the same size.
 Problem chain_problem(int units, bool overlap) {
   Problem problem;
-  problem.axes.shard = 2;
   problem.micro_batches = 2;
   problem.overlap = overlap;
   problem.order = chain(units).list;
   for (int unit = 0; unit < units; ++unit) {
     problem.units.push_back({.groups = {unit}});
-    problem.groups.push_back({.elements = 100, .slot_elements = 100});
+    problem.groups.push_back({.elements = 100, .slot_elements = 100, .axes = {.shard = 2}});
   }
   return problem;
 }

@@ -28,10 +28,12 @@ struct InGroups : FullyShard<> {
 
 template <class Strategy = InGroups>
 sharding::Axes axes_of_four_ranks(const sharding::Facts& facts) {
+  StrategyCalls strategy = calls_of(Strategy{});
+  strategy.facts = strategy.parts.front().facts = facts;
   std::vector<sharding::Axes> axes(4);
   Comm::run(4, {}, [&](Comm& world) {
-    const StackMesh<Stack<Strategy, Comm, Fp32, tiling::Untiled>> mesh(world, calls_of(Strategy{}));
-    axes[static_cast<std::size_t>(world.rank())] = mesh.axes(facts);
+    const StackMesh<Stack<Strategy, Comm, Fp32, tiling::Untiled>> mesh(world, strategy);
+    axes[static_cast<std::size_t>(world.rank())] = mesh.axes(strategy).front();
   });
   return axes[0];
 }
@@ -110,25 +112,26 @@ ModulePlan planned(const FullyShard<>& strategy, const PassPlan& passes) {
     const std::string name = "unit " + std::to_string(units.size());
     units.push_back({.name = name, .parameters = {{name, {rows, 8}}}});
   }
-  ModulePlan plan(units, passes, sharding::facts_of(strategy), {.shard = 4}, 4, true);
+  ModulePlan plan(units, passes, calls_of(strategy), {{.shard = 4}}, 4, true);
   for (const GroupedParameters& group : plan.grouped()) {
-    sharding::GroupFacts facts = facts_of(group, sharding::facts_of(strategy), true);
+    sharding::GroupFacts facts = plan.facts_of(group);
     facts.slot_elements = facts.elements;
+    facts.bytes_per_weight = 2;
     plan.add(facts);
   }
-  plan.make_schedules([strategy](const sharding::Problem& problem) { return schedule_of(strategy, problem); }, 2);
+  plan.make_schedules();
   return plan;
 }
 
 std::int64_t slot_bytes(const ModulePlan& plan) {
   const std::vector<std::int64_t>& slots = plan.slots().weights;
-  return 2 * std::accumulate(slots.begin(), slots.end(), std::int64_t{0});
+  return std::accumulate(slots.begin(), slots.end(), std::int64_t{0});
 }
 
 std::int64_t gathered_bytes(const ModulePlan& plan, int order, int micro_batches) {
   std::int64_t sum = 0;
   for (const sharding::Task& task : plan.planned(Pass::train, order, micro_batches).schedule)
-    if (task.action == sharding::Action::gather) sum += 2 * plan.problem().group(task.index).slot_elements;
+    if (task.action == sharding::Action::gather) sum += plan.problem().group(task.index).weight_slot_bytes();
   return sum;
 }
 

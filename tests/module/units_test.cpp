@@ -29,6 +29,11 @@ std::vector<Unit> small_units(bool tied = false) {
   return units;
 }
 
+/// A strategy whose tensors of at most `threshold` elements are persistent.
+std::vector<StrategyPart> persisting(std::int64_t threshold) {
+  return {{.facts = {.persistence_threshold = threshold}}};
+}
+
 /// Lists the groups and their tensors, as in "embedding: table; block 0: a.norm a.weight; ...".
 std::string text_of(const UnitGroups& groups) {
   std::string text;
@@ -40,7 +45,7 @@ std::string text_of(const UnitGroups& groups) {
 }
 
 TEST(UnitOptions, EachUnitIsOneGroupByDefault) {
-  EXPECT_EQ(text_of(group_parameters(small_units(), {}, 0)),
+  EXPECT_EQ(text_of(group_parameters(small_units(), {})),
             "embedding: table; block 0: a.norm a.weight; block 1: b.norm b.weight; block 2: c.norm c.weight; "
             "head: norm head");
 }
@@ -58,7 +63,7 @@ TEST(OffloadedBlocks, AreEvenlySpacedAndNeverTheLast) {
 }
 
 TEST(UnitOptions, ATiedWeightIsASeparateGroupAfterTheOthers) {
-  const UnitGroups groups = group_parameters(small_units(true), {}, 0);
+  const UnitGroups groups = group_parameters(small_units(true), {});
   EXPECT_EQ(text_of(groups),
             "block 0: a.norm a.weight; block 1: b.norm b.weight; block 2: c.norm c.weight; head: norm; table: table");
   EXPECT_EQ(groups.uses.front().groups, std::vector<int>{4});
@@ -67,25 +72,25 @@ TEST(UnitOptions, ATiedWeightIsASeparateGroupAfterTheOthers) {
 }
 
 TEST(UnitOptions, BlocksPerUnitGroupsThatManyBlocks) {
-  EXPECT_EQ(text_of(group_parameters(small_units(), {.blocks_per_unit = 2}, 0)),
+  EXPECT_EQ(text_of(group_parameters(small_units(), {.blocks_per_unit = 2})),
             "embedding: table; block 0 and block 1: a.norm a.weight b.norm b.weight; block 2: c.norm c.weight; "
             "head: norm head");
-  EXPECT_EQ(text_of(group_parameters(small_units(), {.blocks_per_unit = 7}, 0)),
+  EXPECT_EQ(text_of(group_parameters(small_units(), {.blocks_per_unit = 7})),
             "embedding: table; block 0 to block 2: a.norm a.weight b.norm b.weight c.norm c.weight; head: norm head");
 }
 
 TEST(UnitOptions, SmallUnitsMergeWithTheirNeighbours) {
-  EXPECT_EQ(text_of(group_parameters(small_units(), {.merge_below = 60}, 0)),
+  EXPECT_EQ(text_of(group_parameters(small_units(), {.merge_below = 60})),
             "embedding: table; block 0 and block 1: a.norm a.weight b.norm b.weight; block 2 and head: c.norm c.weight "
             "norm head");
-  EXPECT_EQ(group_parameters(small_units(), {.merge_below = 1000}, 0).groups.size(), 1u);
+  EXPECT_EQ(group_parameters(small_units(), {.merge_below = 1000}).groups.size(), 1u);
 }
 
 TEST(UnitOptions, FrozenReplicatedAndPersistentTensorsAreSeparateGroups) {
-  EXPECT_EQ(text_of(group_parameters(small_units(), {.replicated = {"table"}, .frozen = {"b.*", "?.norm"}}, 0)),
+  EXPECT_EQ(text_of(group_parameters(small_units(), {.replicated = {"table"}, .frozen = {"b.*", "?.norm"}})),
             "embedding, replicated: table; block 0: a.weight; block 1, frozen: b.norm b.weight; block 2: c.weight; "
             "head: norm head; block 0, frozen: a.norm; block 2, frozen: c.norm");
-  EXPECT_EQ(text_of(group_parameters(small_units(), {}, 4)),
+  EXPECT_EQ(text_of(group_parameters(small_units(), {}, persisting(4))),
             "embedding: table; block 0: a.weight; block 1: b.weight; block 2: c.weight; head: head; "
             "block 0, persistent: a.norm; block 1, persistent: b.norm; block 2, persistent: c.norm; "
             "head, persistent: norm");
@@ -93,10 +98,10 @@ TEST(UnitOptions, FrozenReplicatedAndPersistentTensorsAreSeparateGroups) {
 
 TEST(UnitOptions, SmallPersistentGroupsTakeNoLargeSlot) {
   const sharding::Rules rules = Zero3{.persistence_threshold = 4}.rules();
-  UnitGroups groups = group_parameters(small_units(), {}, rules.facts.persistence_threshold);
+  UnitGroups groups = group_parameters(small_units(), {}, persisting(rules.facts.persistence_threshold));
   sharding::Problem problem{.units = std::move(groups.uses), .groups = {}, .micro_batches = 2};
   for (const GroupedParameters& group : groups.groups) {
-    problem.groups.push_back(facts_of(group, rules.facts, true));
+    problem.groups.push_back(facts_of(group, {.facts = rules.facts}, {}));
     problem.groups.back().slot_elements = group.elements();
   }
   const auto sizes = slot_sizes(assign_slots(make_schedule(rules, problem), problem), problem).weights;
@@ -104,10 +109,10 @@ TEST(UnitOptions, SmallPersistentGroupsTakeNoLargeSlot) {
 }
 
 TEST(UnitOptions, InvalidOptionsAreErrors) {
-  EXPECT_THROW(group_parameters(small_units(), {.blocks_per_unit = 0}, 0), InputError);
-  EXPECT_THROW(group_parameters(small_units(), {.merge_below = -1}, 0), InputError);
-  EXPECT_THROW(group_parameters(small_units(), {.replicated = {"nothing"}}, 0), InputError);
-  EXPECT_THROW(group_parameters(small_units(), {.frozen = {"*"}}, 0), InputError);
+  EXPECT_THROW(group_parameters(small_units(), {.blocks_per_unit = 0}), InputError);
+  EXPECT_THROW(group_parameters(small_units(), {.merge_below = -1}), InputError);
+  EXPECT_THROW(group_parameters(small_units(), {.replicated = {"nothing"}}), InputError);
+  EXPECT_THROW(group_parameters(small_units(), {.frozen = {"*"}}), InputError);
 }
 
 /// A unit of one parameter with these absent fields.
@@ -116,23 +121,25 @@ std::vector<Unit> with_absent(std::vector<int> absent) {
 }
 
 TEST(Units, AbsentFieldsKeepTheirPositionInTheUnit) {
-  const UnitGroups groups = group_parameters(with_absent({0, 2}), {}, 0);
+  const UnitGroups groups = group_parameters(with_absent({0, 2}), {});
   ASSERT_EQ(groups.references[0].size(), 3u);
   EXPECT_FALSE(groups.references[0][0].present());
   EXPECT_TRUE(groups.references[0][1].present());
   EXPECT_FALSE(groups.references[0][2].present());
-  EXPECT_INPUT_ERROR(group_parameters(with_absent({99}), {}, 0),
+  EXPECT_INPUT_ERROR(group_parameters(with_absent({99}), {}),
                      "units: part lists field 99 as absent; its fields are numbered from 0 to 1, parameters and absent "
                      "ones together, and absent ones are listed in ascending order");
   for (const std::vector<int>& wrong : {std::vector{2}, {-1}, {1, 1}, {2, 0}, {0, 3}})
-    EXPECT_THROW(group_parameters(with_absent(wrong), {}, 0), InputError) << wrong.front();
+    EXPECT_THROW(group_parameters(with_absent(wrong), {}), InputError) << wrong.front();
 }
 
 TEST(Units, InvalidPartsOrAxesAreErrors) {
   const auto in_parts = [](int parts) {
     return std::vector<Unit>{{.name = "part", .parameters = {{"weight", {3}}}, .stages = {.parts = parts}}};
   };
-  const auto planned = [&](int parts) { return ModulePlan(in_parts(parts), {.micro_batches = 1}, {}, {}, 1, true); };
+  const auto planned = [&](int parts) {
+    return ModulePlan(in_parts(parts), {.micro_batches = 1}, calls_of(FullyShard<>{}), {{}}, 1, true);
+  };
   EXPECT_INPUT_ERROR(planned(-1), "units: part is to be computed in -1 parts; give 0");
   EXPECT_INPUT_ERROR(planned(std::numeric_limits<int>::max()), "is to be computed in 2147483647");
   EXPECT_INPUT_ERROR(planned(513), "in 513 parts; give 0, for a unit without stages, to 512");
@@ -140,7 +147,7 @@ TEST(Units, InvalidPartsOrAxesAreErrors) {
   for (const int rank : {-1, 5}) {
     std::vector<Unit> units = with_absent({});
     units[0].parameters[0].shape.rank = rank;
-    EXPECT_INPUT_ERROR(group_parameters(units, {}, 0),
+    EXPECT_INPUT_ERROR(group_parameters(units, {}),
                        message("'weight' of part has ", rank, " axes; a shape has 0 to 4"));
   }
 }
@@ -149,26 +156,27 @@ TEST(Units, InvalidPartsOrAxesAreErrors) {
 TEST(Units, JoinedTensorsArePersistentOnlyTogether) {
   std::vector<Unit> units{{"block", {{"norm", {4}}, {"q", {8, 4}}, {"k", {2, 4}}, {"v", {2, 4}}}}};
   for (const int field : {2, 3}) units[0].parameters[static_cast<std::size_t>(field)].joins_previous = true;
-  EXPECT_EQ(text_of(group_parameters(units, {}, 8)), "block: q; block, persistent: norm k v");
-  EXPECT_EQ(text_of(group_parameters(units, {}, 8, true)), "block: q k v; block, persistent: norm");
+  EXPECT_EQ(text_of(group_parameters(units, {}, persisting(8))), "block: q; block, persistent: norm k v");
+  EXPECT_EQ(text_of(group_parameters(units, {}, persisting(8), true)), "block: q k v; block, persistent: norm");
 }
 
 /// Plans training passes of at most `micro_batches` micro-batches over the small units, on two ranks. `asked` receives
 /// the numbers of micro-batches for which a schedule was made.
 ModulePlan planned_for(int micro_batches, std::vector<int>& asked, sharding::Rules (*rules_of)(int micro_batches)) {
   const std::vector<Unit> units = small_units();
-  ModulePlan plan(units, {.orders = {chain(5)}, .micro_batches = micro_batches, .fewer = true}, {}, {.shard = 2}, 2,
-                  false);
-  for (const GroupedParameters& group : plan.grouped()) {
-    sharding::GroupFacts facts = facts_of(group, {}, true);
-    facts.slot_elements = group.elements();
-    plan.add(facts);
-  }
-  const auto schedule_of = [&asked, rules_of](const sharding::Problem& problem) {
+  StrategyCalls strategy = calls_of(FullyShard<>{});
+  strategy.schedule_of = [&asked, rules_of](const sharding::Problem& problem) {
     if (problem.pass == sharding::Pass::train) asked.push_back(problem.micro_batches);
     return sharding::make_schedule(rules_of(problem.micro_batches), problem);
   };
-  plan.make_schedules(schedule_of, 4);
+  ModulePlan plan(units, {.orders = {chain(5)}, .micro_batches = micro_batches, .fewer = true}, strategy,
+                  {{.shard = 2}}, 2, false);
+  for (const GroupedParameters& group : plan.grouped()) {
+    sharding::GroupFacts facts = plan.facts_of(group);
+    facts.slot_elements = group.elements();
+    plan.add(facts);
+  }
+  plan.make_schedules();
   return plan;
 }
 

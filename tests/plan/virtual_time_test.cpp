@@ -135,9 +135,8 @@ StepRecord three_units(std::int64_t last) {
   record.problem.pass = sharding::Pass::evaluate;
   for (const int unit : {0, 1, 2}) {
     record.problem.units.push_back({.groups = {unit}});
-    record.problem.groups.push_back({.elements = 1, .slot_elements = 1});
+    record.problem.groups.push_back({.elements = 1, .slot_elements = 1, .axes = {.shard = 2}});
   }
-  record.problem.axes = {.shard = 2};
   record.tasks = {{{.action = Action::gather, .index = 0, .slot = 0}, gathers(2)},
                   {{.action = Action::gather, .index = 1, .slot = 1}, gathers(2)},
                   {{.action = Action::forward, .index = 0}, computes(3)},

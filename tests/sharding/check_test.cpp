@@ -188,10 +188,10 @@ TEST(Check, RefusesToGatherFromPartsThatNoRankKept) {
   Problem problem = problem_for(strategy, three_blocks(), 1);
   Schedule list = make_schedule(strategy.rules(), problem);
   EXPECT_EQ(error_of(list, problem), "");
-  problem.axes.keep = 4;
+  set_axes(problem, {.shard = 4, .keep = 4});
   EXPECT_EQ(error_of(list, problem),
             "sharding: task 6, keep block 0: no ranks keep weights together under this strategy on this mesh");
-  problem.axes.keep = 2;
+  set_axes(problem, {.shard = 4, .keep = 2});
   Schedule early = list;
   std::iter_swap(early.begin() + 5, early.begin() + 6);  // moves the keep task of block 0 before its forward
   EXPECT_EQ(error_of(early, problem),
@@ -267,7 +267,7 @@ void for_each_list(const std::function<void(const std::string&, const Rules&, co
           for (const int variant : {0, 1, 2, 3, 4}) {
             Problem problem = problem_for(strategy, units, micro_batches, pass);
             problem.overlap = variant % 2 == 1;
-            problem.keep_last_block = variant != 2;
+            for (GroupFacts& group : problem.groups) group.held_to_head = variant != 2;
             for (GroupFacts& group : problem.groups) group.slot_elements = group.resident || variant == 4 ? 0 : 64;
             for (GroupFacts& group : problem.groups) group.elements = 10;
             if (model == 2) problem.groups[5].persistent = true;

@@ -26,8 +26,7 @@ const Names names_of_two_blocks{.units = {"embedding", "block 0", "block 1", "he
 Problem two_blocks() {
   Problem problem;
   problem.units = {{.groups = {0}, .backward_needs_weights = false}, {.groups = {1}}, {.groups = {2}}, {.groups = {3}}};
-  problem.groups.assign(4, {.elements = 100, .slot_elements = 100});
-  problem.axes = {.shard = 2};
+  problem.groups.assign(4, {.elements = 100, .slot_elements = 100, .axes = {.shard = 2}});
   return problem;
 }
 

@@ -37,7 +37,7 @@ struct Passes {
   Residency within(std::int64_t budget) const {
     const auto schedule_of = [this](const Problem& problem) { return schedule(problem); };
     const Problem other = evaluation();
-    return choose_residency(schedule_of, {&step, 1}, {&other, 1}, {.bytes = budget});
+    return choose_residency(schedule_of, {&step, 1}, {&other, 1}, budget);
   }
 
   struct Cost {
@@ -53,7 +53,7 @@ struct Passes {
       sizes = largest(sizes, slot_sizes(placed, problem));
       if (problem.pass == Pass::train)
         for (const Task& task : placed)
-          if (task.action == Action::gather) cost.gathered += problem.group(task.index).weight_slot_elements();
+          if (task.action == Action::gather) cost.gathered += problem.group(task.index).weight_slot_bytes();
     }
     cost.slots = std::accumulate(sizes.weights.begin(), sizes.weights.end(), std::int64_t{0});
     return cost;
@@ -68,8 +68,7 @@ Passes model(const std::vector<std::int64_t>& elements, int micro_batches, bool 
   if (tied) units.back().groups.push_back(0);
   Passes passes{.step = problem_of(std::move(units), micro_batches)};
   for (const auto& [group, count] : ranges::views::zip(passes.step.groups, elements))
-    group = {.elements = count, .slot_elements = count};
-  passes.step.axes.shard = 4;
+    group = {.elements = count, .slot_elements = count, .axes = {.shard = 4}};
   return passes;
 }
 
@@ -178,9 +177,9 @@ TEST(Residency, StaysWithinTheBudgetInAllPassesThatUseTheSlots) {
   for (const int unit : {1, 3, 0, 2}) other.order.push_back({.action = Action::forward, .unit = unit});
   other.order.push_back({.action = Action::loss, .unit = 4});
   const auto schedule_of = [&](const Problem& problem) { return passes.schedule(problem); };
-  EXPECT_EQ(choose_residency(schedule_of, {&passes.step, 1}, {}, {.bytes = 10}).slot_bytes, 10);
-  EXPECT_THROW(choose_residency(schedule_of, {&passes.step, 1}, {&other, 1}, {.bytes = 17}), InputError);
-  EXPECT_EQ(choose_residency(schedule_of, {&passes.step, 1}, {&other, 1}, {.bytes = 18}).slot_bytes, 18);
+  EXPECT_EQ(choose_residency(schedule_of, {&passes.step, 1}, {}, 10).slot_bytes, 10);
+  EXPECT_THROW(choose_residency(schedule_of, {&passes.step, 1}, {&other, 1}, 17), InputError);
+  EXPECT_EQ(choose_residency(schedule_of, {&passes.step, 1}, {&other, 1}, 18).slot_bytes, 18);
 }
 
 TEST(Residency, GathersNoMoreThanAUniformHoldWithTheSameMemory) {

@@ -261,7 +261,7 @@ TEST(Schedule, TheLastBlockCanBeReleasedBeforeTheHead) {
   const Rules rules = FullyShard<>{}.rules();
   const auto given_up = [&](int micro_batches) {
     Problem problem = problem_of(three_blocks(), micro_batches);
-    problem.keep_last_block = false;
+    for (GroupFacts& group : problem.groups) group.held_to_head = false;
     return make_schedule(rules, problem);
   };
   EXPECT_EQ(count(given_up(2), Action::gather), 2 * (5 + 3));

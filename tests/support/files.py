@@ -157,7 +157,7 @@ def lines_with(pattern, text):
 def contains(path, *patterns):
     """Each is found in a line of the file."""
     for pattern in patterns:
-        assert lines_with(pattern, read(path)), f"no /{pattern}/ in {path}"
+        assert lines_with(pattern, read(path)), f"no /{pattern}/ in {path}:\n{read(path)[-2000:]}"
 
 
 def lacks(path, *patterns):

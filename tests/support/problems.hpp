@@ -52,6 +52,11 @@ inline Problem problem_of(std::vector<UnitUse> units, std::vector<GroupFacts> gr
   return problem;
 }
 
+/// Sets the axes of all groups.
+constexpr void set_axes(Problem& problem, const Axes& axes) {
+  for (GroupFacts& group : problem.groups) group.axes = axes;
+}
+
 /// The problem that a strategy gets for identical groups, on a mesh of 4 ranks, or of 2 x 2.
 template <class Strategy>
 constexpr Problem problem_for(const Strategy& strategy, std::vector<UnitUse> units, int micro_batches,
@@ -60,9 +65,9 @@ constexpr Problem problem_for(const Strategy& strategy, std::vector<UnitUse> uni
   Problem problem =
       problem_of(std::move(units), micro_batches, pass,
                  {.resident = std::is_same_v<typename Strategy::AtRest, buffer::Replicate>, .across = facts.across});
-  problem.axes = {.shard = facts.across == Across::nothing ? 4 : 2,
-                  .across = facts.across == Across::nothing ? 1 : 2,
-                  .keep = facts.group_after_forward ? 2 : 0};
+  set_axes(problem, {.shard = facts.across == Across::nothing ? 4 : 2,
+                     .across = facts.across == Across::nothing ? 1 : 2,
+                     .keep = facts.group_after_forward ? 2 : 0});
   return problem;
 }
 

@@ -143,7 +143,12 @@ bool finite_on_device(ShardedModule<Stack>& module, const optim::ShardedOptimize
   for (std::size_t i = 0; i < module.shards().size(); ++i) {
     const auto& shard = module.shards()[i];
     if (!shard.owned) continue;
-    if (!(shard.has_main() ? largest.look(shard.main) : largest.look(shard.model))) return false;
+    bool seen = true;
+    if (shard.has_main())
+      seen = largest.look(shard.main);
+    else
+      with_view(shard.model, [&](const auto& model) { seen = largest.look(model); });
+    if (!seen) return false;
     for (const Tensor<float>& state : optimizer.states(i))
       if (!largest.look(state)) return false;
   }

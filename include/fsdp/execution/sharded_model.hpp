@@ -17,6 +17,7 @@
 #include <tessera/fsdp/models/units_of.hpp>
 #include <tessera/fsdp/module/sharded_module.hpp>
 #include <tessera/fsdp/module/units.hpp>
+#include <tessera/fsdp/precision/policies.hpp>
 #include <tessera/fsdp/sharding/sequence.hpp>
 
 namespace fsdp {
@@ -88,7 +89,7 @@ class ShardedModel : public ShardedModule<typename ModelT::Stack::WithoutTiling>
   template <class World>
   ShardedModel(World&& world, Model model, typename Stack::Sharding sharding, const RunShape& shape,
                Purpose purpose = Purpose::train)
-      : Base(std::forward<World>(world), SequencesOf<Model>::units_of(model, shape), sharding,
+      : Base(std::forward<World>(world), checked_units(model, shape), sharding,
              settings_of(model.units(), shape, purpose)),
         model_(std::move(model)),
         shape_(shape),
@@ -110,6 +111,11 @@ class ShardedModel : public ShardedModule<typename ModelT::Stack::WithoutTiling>
   }
 
  private:
+  static std::vector<Unit> checked_units(const Model& model, const RunShape& shape) {
+    std::vector<Unit> units = SequencesOf<Model>::units_of(model, shape);
+    if constexpr (has_float_weights<typename Stack::Precision>) require_float_weights(units, model.units().precision);
+    return units;
+  }
   static ModuleSettings settings_of(const UnitOptions& unit_options, const RunShape& shape, Purpose purpose) {
     return {.passes = {.unit_options = unit_options,
                        .micro_batches = shape.size.micro_batches,

@@ -44,24 +44,24 @@ inline constexpr bool saves_its_input = requires(typename Block::Saved& saved, T
 };
 
 /// A computation, and its unit's weights and gradients. Valid as long as the Use that it was created from.
-template <class Compute, class Accumulate>
+template <class Weight, class Accumulate>
 struct UnitTensors {
   sharding::Task task;
   const void* use = nullptr;
-  void (*read_weights)(const void* use, std::span<Tensor<const Compute>> list) = nullptr;
+  void (*read_weights)(const void* use, std::span<Weight> list) = nullptr;
   void (*read_gradients)(const void* use, std::span<GradientView<Accumulate>> list) = nullptr;
 
   /// Returns the tensors of a Use.
   template <class Use>
   static UnitTensors of(const Use& use) {
-    return {.task = use.task(),
-            .use = &use,
-            .read_weights = [](const void* self,
-                               std::span<Tensor<const Compute>> list) { static_cast<const Use*>(self)->weights(list); },
-            .read_gradients =
-                [](const void* self, std::span<GradientView<Accumulate>> list) {
-                  static_cast<const Use*>(self)->gradients(list);
-                }};
+    return {
+        .task = use.task(),
+        .use = &use,
+        .read_weights = [](const void* self, std::span<Weight> list) { static_cast<const Use*>(self)->weights(list); },
+        .read_gradients =
+            [](const void* self, std::span<GradientView<Accumulate>> list) {
+              static_cast<const Use*>(self)->gradients(list);
+            }};
   }
 
   /// Return the weights or gradients of the unit's module; see Use. The first request for weights waits for their
@@ -69,9 +69,9 @@ struct UnitTensors {
   /// @{
   template <class Module>
   typename Module::Weights weights(const Module&) const {
-    std::array<Tensor<const Compute>, field_count<Module::template FieldsOf, Tensor<const Compute>>> list;
+    std::array<Weight, field_count<Module::template FieldsOf, Weight>> list;
     read_weights(use, list);
-    return unflatten<Module::template FieldsOf, Tensor<const Compute>>(list);
+    return unflatten<Module::template FieldsOf, Weight>(list);
   }
   template <class Module>
   typename Module::Gradients gradients(const Module&) const {
@@ -111,7 +111,7 @@ class UnitComputation {
   using End = typename Arena::End;
   using Context = nn::Context<L>;
   using Cache = SequenceCache<Block, L>;
-  using Unit = UnitTensors<Compute, typename L::Accumulate>;
+  using Unit = UnitTensors<typename L::Weight, typename L::Accumulate>;
   using MicroBatch = typename Uploaded<Batch, L>::MicroBatch;
   /// Whether the head computes logits, and whether blocks also have caches from which sequences can be continued.
   /// @{

@@ -92,7 +92,9 @@ void with_host_weights(ShardedModule<Stack>& module, const typename ShardedModul
   using MainSpace = typename Module::Group::MainSpace;
   const auto give = [&](Tensor<float> values, std::int64_t begin) { f(values, begin); };
   if (!shard.has_main())
-    detail::with_parts_on_host<typename Module::Device>(module.stream(), shard.model, shard.begin, access, give);
+    with_view(shard.model, [&](const auto& model) {
+      detail::with_parts_on_host<typename Module::Device>(module.stream(), model, shard.begin, access, give);
+    });
   else if constexpr (MainSpace::host_memory)
     give(device::OnHost<MainSpace, float>(module.stream(), shard.main).values(), shard.begin);
   else
@@ -105,11 +107,12 @@ namespace detail {
 /// no parameter.
 template <class Stack>
 std::vector<bool> groups_with(const ShardedModule<Stack>& module, const std::vector<std::string>& names) {
-  std::vector<bool> wanted(module.groups().size());
+  const std::vector<const GroupTensors*>& groups = module.group_list();
+  std::vector<bool> wanted(groups.size());
   for (const std::string& name : names) {
     bool found = false;
     for (std::size_t g = 0; g < wanted.size(); ++g)
-      for (const Parameter& parameter : module.groups()[g].parameters())
+      for (const Parameter& parameter : groups[g]->parameters())
         if (matches_any({name}, parameter.name)) found = wanted[g] = true;
     require<InputError>(found, "with_full_parameters: '", name, "' matches no parameter of the model");
   }
@@ -151,14 +154,14 @@ void check_replicas(ShardedModule<Stack>& module, std::string_view call) {
   if (!module.communicator().monitor().options.checks) return;
   std::vector<std::string_view> names;
   std::vector<std::size_t> first;  // index in `names` of each group's first parameter
-  for (const auto& group : module.groups()) {
+  for (const GroupTensors* const group : module.group_list()) {
     first.push_back(names.size());
-    for (const Parameter& parameter : group.parameters()) names.push_back(parameter.name);
+    for (const Parameter& parameter : group->parameters()) names.push_back(parameter.name);
   }
   std::vector<StoredPart> held(names.size());
   for (const auto& shard : module.shards()) {
     const auto group = static_cast<std::size_t>(shard.group);
-    const auto index = static_cast<std::size_t>(shard.parameter - module.groups()[group].parameters().data());
+    const auto index = static_cast<std::size_t>(shard.parameter - module.group_list()[group]->parameters().data());
     StoredPart& part = held[first[group] + index];
     part.elements = hashed(hashed(part.elements, shard.begin), shard.count());
     with_host_weights(module, shard, Access::read,
@@ -186,9 +189,7 @@ void with_full_parameters(ShardedModule<Stack>& module, const std::vector<std::s
   require<InputError>(source >= every_rank && source < module.communicator().size(), "with_full_parameters: rank ",
                       source, " is to write the weights, and there are ", module.communicator().size());
   const std::vector<bool> wanted = detail::groups_with(module, names);
-  for (std::size_t g = 0; g < wanted.size(); ++g) {
-    if (!wanted[g]) continue;
-    auto& group = module.groups()[g];
+  const auto give_group = [&]<class Group>(Group& group, const std::string& group_name) {
     const buffer::Layout& layout = group.layout();
     const Block part(module.ledger(), device::MemoryKind::gathered, checked_multiply(group.model_size(), size));
     const Block full(module.ledger(), device::MemoryKind::gathered, checked_multiply(layout.full_size, size));
@@ -210,19 +211,22 @@ void with_full_parameters(ShardedModule<Stack>& module, const std::vector<std::s
                         source, {"written weights"});
       host.write_back();
     }
-    if (access == Access::read) continue;
-    if (source == every_rank) detail::require_same_writes(module.communicator(), digest, module.names().groups[g]);
+    if (access == Access::read) return;
+    if (source == every_rank) detail::require_same_writes(module.communicator(), digest, group_name);
     for (const buffer::TensorRange& range : group.model_part().ranges()) {
       const std::int64_t at = layout.offsets[static_cast<std::size_t>(range.tensor)] + range.begin;
       const Tensor<const Main> written(data + at, {range.count});
       if (group.has_main())
         device::enqueue(module.stream(), device::Copy<Main>{.x = written, .y = group.main().range(range)});
       else
-        device::enqueue(module.stream(), device::Copy<Main, typename Module::Compute>{
+        device::enqueue(module.stream(), device::Copy<Main, typename Group::Compute>{
                                              .x = written, .y = group.model_part().range(range)});
     }
     module.synchronize();  // before the full weights are freed
-  }
+  };
+  for (std::size_t g = 0; g < wanted.size(); ++g)
+    if (wanted[g])
+      module.groups().visit(static_cast<int>(g), [&](auto& group) { give_group(group, module.names().groups[g]); });
   if (access != Access::read)
     module.sync_model_weights([&](const std::string& name) { return matches_any(names, name); });
 }
@@ -237,7 +241,7 @@ void with_full_values(ShardedModule<Stack>& module, const std::vector<std::strin
   const std::vector<bool> wanted = detail::groups_with(module, names);
   module.synchronize();
   for (std::size_t g = 0; g < wanted.size(); ++g) {
-    auto& group = module.groups()[g];
+    const GroupTensors& group = *module.group_list()[g];
     if (!wanted[g] || !group.facts().trainable) continue;
     for (const Parameter& parameter : group.parameters()) {
       if (!matches_any(names, parameter.name)) continue;

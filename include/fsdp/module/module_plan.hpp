@@ -26,6 +26,7 @@
 #include <tessera/fsdp/sharding/schedule.hpp>
 #include <tessera/fsdp/sharding/sequence.hpp>
 #include <tessera/fsdp/sharding/slots.hpp>
+#include <tessera/fsdp/sharding/strategy.hpp>
 
 namespace fsdp {
 
@@ -38,22 +39,27 @@ struct PlannedPass {
 /// The stack-independent part of a ShardedModule: groups, names and schedules.
 class ModulePlan {
  public:
-  using ScheduleOf = std::function<sharding::Schedule(const sharding::Problem&)>;
-
-  /// `axes`: the axes of groups that are not resident; `ranks`: the size of the world; `overlaps`: whether collectives
+  /// `axes`: the axes of each part of the strategy; `ranks`: the size of the world; `overlaps`: whether collectives
   /// overlap computation. Throws InputError for units, options and orders that do not fit together.
-  ModulePlan(std::span<const Unit> units, const PassPlan& passes, const sharding::Facts& facts,
-             const sharding::Axes& axes, int ranks, bool overlaps);
+  ModulePlan(std::span<const Unit> units, const PassPlan& passes, StrategyCalls strategy,
+             std::vector<sharding::Axes> axes, int ranks, bool overlaps);
   ~ModulePlan();
 
+  /// The strategy, and the part of it that a group has.
+  /// @{
+  const StrategyCalls& strategy() const { return strategy_; }
+  const StrategyPart& part_of(const GroupedParameters& group) const { return strategy_.parts[group.part]; }
+  /// @}
+  /// Returns the facts about a group, without its slots and its bytes.
+  sharding::GroupFacts facts_of(const GroupedParameters& group) const;
   /// The groups of the units' parameters; the module moves the parameters out of these groups.
   std::vector<GroupedParameters>& grouped() { return grouped_; }
   /// Adds the next group's facts, and a hash of its layouts, which only `require_same` uses.
   void add(const sharding::GroupFacts& facts, std::uint64_t layouts = 0);
   /// Makes, checks and places the schedules of all passes; with a budget (sharding::Facts), first chooses how long
-  /// groups stay gathered. `bytes_per_weight`: bytes per element of the gathered type. Call it after the last `add`.
-  /// Throws InputError for a schedule that cannot be run, and for a budget that no schedule satisfies.
-  void make_schedules(ScheduleOf schedule_of, std::int64_t bytes_per_weight);
+  /// groups stay gathered. Call it after the last `add`. Throws InputError for a schedule that cannot be run, and for a
+  /// budget that no schedule satisfies.
+  void make_schedules();
   /// Throws the same InputError on every rank unless all ranks have the same units, layouts and schedules.
   void require_same(const comm::Ranks& ranks) const;
 
@@ -82,24 +88,24 @@ class ModulePlan {
   /// Key of a schedule: the pass, the order, the number of micro-batches.
   using Key = std::tuple<sharding::Pass, int, int>;
 
-  void check_pieces(const sharding::Facts& facts, int groups) const;
+  void check_pieces(int groups) const;
   void check_orders(std::span<const Unit> units) const;
   void check_length(const Order& order) const;
   void require_used() const;
   void find_classes();
   std::vector<Key> keys() const;
   int most_micro_batches(sharding::Pass pass) const;
-  void choose_holds(std::int64_t bytes_per_weight);
+  void choose_holds();
   sharding::Problem problem_of(const Key& key) const;
   PlannedPass made(const Key& key) const;
 
   PassPlan passes_;
-  std::int64_t budget_ = 0;  ///< Facts::budget
+  StrategyCalls strategy_;
+  std::vector<sharding::Axes> axes_;  ///< of each part of the strategy
   sharding::Problem problem_;
   sharding::Names names_;
   std::vector<GroupedParameters> grouped_;
   std::vector<std::vector<Reference>> references_;
-  ScheduleOf schedule_of_;
   mutable std::map<Key, PlannedPass> passes_made_;  ///< passes with fewer micro-batches are added on request
   std::string units_;                               ///< the declarations of all tensors, one line each
   std::uint64_t steps_digest_ = 0;                  ///< hash of the step options that parameter groups set
@@ -201,8 +207,10 @@ class ModuleState : private ModulePlan {
   const std::vector<const GroupTensors*>& group_list() const { return group_list_; }
   /// Returns the element counts of a rank of the world (fsdp::elements_of). They may differ between ranks.
   std::array<std::int64_t, 3> elements_of(int rank) const { return fsdp::elements_of(group_list_, rank); }
+  /// The strategy's parts: several for a PerUnit.
+  const std::vector<StrategyPart>& parts() const { return strategy().parts; }
   /// Whether every rank holds all weights between steps (sharding::Facts).
-  bool whole_at_rest() const { return whole_at_rest_; }
+  bool whole_at_rest() const { return strategy().facts.whole_at_rest; }
   /// Names of the parameters whose weights were neither initialised, nor loaded, nor set.
   const std::vector<std::string>& without_values() const { return without_values_; }
   /// Return a parameter by a unit's reference or by its name. Throw InputError if it does not exist.
@@ -219,8 +227,8 @@ class ModuleState : private ModulePlan {
 
  protected:
   /// Throws as the constructor of ModulePlan does.
-  ModuleState(std::span<const Unit> units, ModuleSettings settings, const sharding::Facts& facts,
-              const sharding::Axes& axes, const ModuleRank& where);
+  ModuleState(std::span<const Unit> units, ModuleSettings settings, const StrategyCalls& strategy,
+              std::vector<sharding::Axes> axes, const ModuleRank& where);
   ~ModuleState();
 
   /// The plan, for the derived class that builds it.
@@ -238,7 +246,6 @@ class ModuleState : private ModulePlan {
   ModuleSettings settings_;
   SequenceGroup sequence_group_;
   bool counts_only_;
-  bool whole_at_rest_;
   PassProgress progress_;
   int stepped_order_ = 0;  ///< order of the last training pass
   std::vector<std::string> without_values_;

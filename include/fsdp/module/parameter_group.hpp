@@ -8,6 +8,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <type_traits>
 #include <utility>
@@ -15,6 +16,7 @@
 
 #include <tessera/comm/collectives.hpp>
 #include <tessera/fsdp/buffer/distributed_buffer.hpp>
+#include <tessera/fsdp/core/checked.hpp>
 #include <tessera/fsdp/core/tensor.hpp>
 #include <tessera/fsdp/device/operations/elements.hpp>
 #include <tessera/fsdp/module/stack_mesh.hpp>
@@ -24,22 +26,22 @@
 namespace fsdp {
 
 /// A slot for gathered weights or for a unit's gradients. `data` is null if the group is used in its buffer at rest.
-template <class T, class Device>
+template <class Device>
 struct Slot {
-  T* data = nullptr;
-  std::int64_t size = 0;             ///< number of elements
+  std::byte* data = nullptr;
+  std::int64_t bytes = 0;
   typename Device::Event free = {};  ///< event after which its last user no longer needs it
 
   /// `open` makes the slot usable and returns its memory; `close` poisons it until the next `open` (see
   /// Device::poison).
+  template <class T>
   T* open() const {
-    if (data != nullptr) Device::unpoison(reinterpret_cast<std::byte*>(data), bytes());
-    return data;
+    if (data != nullptr) Device::unpoison(data, bytes);
+    return reinterpret_cast<T*>(data);
   }
   void close() const {
-    if (data != nullptr) Device::poison(reinterpret_cast<std::byte*>(data), bytes());
+    if (data != nullptr) Device::poison(data, bytes);
   }
-  std::int64_t bytes() const { return size * static_cast<std::int64_t>(sizeof(T)); }
 };
 
 /// A group's main weights, model weights and main gradients, with the strategy's placement at rest, and its gathered
@@ -89,6 +91,14 @@ class ParameterGroup : public GroupTensors {
   /// Whether this rank owns its shards: the first of several replicas does.
   bool owns() const { return optimizer_sharded_across || at_.replica == 0; }
 
+  /// Bytes of the buffers at rest on this rank: main weights that are separate from the model weights, model weights,
+  /// gradients, and the part that it keeps after forward.
+  /// @{
+  std::int64_t main_bytes() const { return one_copy ? 0 : bytes_of<Main>(main_size()); }
+  std::int64_t model_bytes() const { return bytes_of<Compute>(model_size()); }
+  std::int64_t gradient_bytes() const { return facts_.trainable ? bytes_of<Accumulate>(model_size()) : 0; }
+  std::int64_t kept_bytes() const { return bytes_of<Compute>(kept_size()); }
+  /// @}
   /// Number of elements of the buffers at rest on this rank.
   std::int64_t model_size() const { return layout_->local_size(at_.shard); }
   /// Number of elements of the main weights on this rank; 0 if the group has none.
@@ -102,9 +112,9 @@ class ParameterGroup : public GroupTensors {
   /// Whether the group has main weights. A frozen group has only model weights, unless both are the same memory.
   bool has_main() const { return one_copy || facts_.trainable; }
 
-  /// Sets the memory of the buffers at rest. With one_copy `main` is ignored: the main weights are part of the model
-  /// weights.
-  void use_memory(Main* main, Compute* model, Accumulate* gradient, Compute* kept);
+  /// Sets the memory of the buffers at rest: nullptr for those without bytes. With one_copy the main weights are part
+  /// of the model weights.
+  void use_memory(std::byte* main, std::byte* model, std::byte* gradient, std::byte* kept);
 
   /// The buffers that the optimizer steps: main weights (empty without has_main), their rounded copy in the model
   /// weights, and their gradient.
@@ -125,11 +135,11 @@ class ParameterGroup : public GroupTensors {
 
   /// Starts the all-gather of the weights at rest into `slot`, of layout().full_size elements. The weights must have
   /// been written before `slot.free`. If in_place(), `slot` is not used.
-  void unshard(const Slot<Compute, Device>& slot);
+  void unshard(const Slot<Device>& slot);
   /// Copies the part that this rank keeps, as one of k ranks, from the gathered weights.
   void keep(Stream& stream);
   /// Starts the all-gather of the kept parts into `slot`.
-  void unshard_in_group(const Slot<Compute, Device>& slot);
+  void unshard_in_group(const Slot<Device>& slot);
   /// Whether the gathered weights have memory, even if the gather is still running.
   bool is_gathered() const { return gathered_.placed(); }
   /// Lets the group's collectives make progress, if their backend needs the host for it.
@@ -209,6 +219,11 @@ class ParameterGroup : public GroupTensors {
  private:
   using Coordinates = buffer::Coordinates;
 
+  template <class T>
+  static std::int64_t bytes_of(std::int64_t elements) {
+    return checked_multiply(elements, static_cast<std::int64_t>(sizeof(T)));
+  }
+
   /// Returns the part of this rank's shard (which begins at `data`) that its optimizer steps.
   template <class T>
   Buffer<T, Across, Shard> part_of(T* data) const {
@@ -252,19 +267,22 @@ ParameterGroup<Stack>::ParameterGroup(std::vector<Parameter> parameters, int ind
       at_(Axes::rank(axes.shard), Axes::rank(axes.across)) {
   facts_.slot_elements = adds_in_place() ? 0 : layout_->full_size;
   facts_.weights_at_rest = in_place();
+  facts_.bytes_per_weight = sizeof(Compute);
+  facts_.bytes_per_gradient = sizeof(Accumulate);
 }
 
 template <class Stack>
-void ParameterGroup<Stack>::use_memory(Main* main, Compute* model, Accumulate* gradient, Compute* kept) {
-  model_ = {*layout_, at_, model};
-  summed_ = {*layout_, at_, gradient};
-  kept_data_ = kept;
-  model_part_ = part_of(model);
-  if (gradient != nullptr || model_size() == 0) main_gradient_ = part_of(gradient);
+void ParameterGroup<Stack>::use_memory(std::byte* main, std::byte* model, std::byte* gradient, std::byte* kept) {
+  auto* const sums = facts_.trainable ? reinterpret_cast<Accumulate*>(gradient) : nullptr;
+  model_ = {*layout_, at_, reinterpret_cast<Compute*>(model)};
+  summed_ = {*layout_, at_, sums};
+  kept_data_ = reinterpret_cast<Compute*>(kept);
+  model_part_ = part_of(reinterpret_cast<Compute*>(model));
+  if (sums != nullptr || model_size() == 0) main_gradient_ = part_of(sums);
   if constexpr (one_copy)
     main_ = model_part_;
   else if (has_main())
-    main_ = {*layout_, at_, main};
+    main_ = {*layout_, at_, reinterpret_cast<Main*>(main)};
 }
 
 template <class Stack>
@@ -277,12 +295,12 @@ void ParameterGroup<Stack>::gather_across(const Event& written) {
 }
 
 template <class Stack>
-void ParameterGroup<Stack>::unshard(const Slot<Compute, Device>& slot) {
+void ParameterGroup<Stack>::unshard(const Slot<Device>& slot) {
   if (in_place()) {
     gathered_ = {*layout_, at_, model_.data()};
     return;
   }
-  gathered_ = {*layout_, at_, slot.open()};
+  gathered_ = {*layout_, at_, slot.template open<Compute>()};
   comm::after(*axes_.shard, crossing_.done());
   comm::after(*axes_.shard, slot.free);
   gathering_ = buffer::redistribute(*axes_.shard, model_, gathered_, {"weights", index_});
@@ -300,13 +318,14 @@ void ParameterGroup<Stack>::keep(Stream& stream) {
 }
 
 template <class Stack>
-void ParameterGroup<Stack>::unshard_in_group(const Slot<Compute, Device>& slot) {
+void ParameterGroup<Stack>::unshard_in_group(const Slot<Device>& slot) {
   const Coordinates at(axes_.keep->rank());
-  gathered_ = {*layout_, at_, slot.open()};
+  gathered_ = {*layout_, at_, slot.template open<Compute>()};
   comm::after(*axes_.keep, kept_);
   comm::after(*axes_.keep, slot.free);
-  gathering_ = buffer::redistribute(*axes_.keep, Buffer<Compute, Shard>(*kept_layout_, at, kept_data_),
-                                    Buffer<Compute, Replicate>(*kept_layout_, at, slot.data), {"kept weights", index_});
+  gathering_ = buffer::redistribute(
+      *axes_.keep, Buffer<Compute, Shard>(*kept_layout_, at, kept_data_),
+      Buffer<Compute, Replicate>(*kept_layout_, at, reinterpret_cast<Compute*>(slot.data)), {"kept weights", index_});
 }
 
 template <class Stack>

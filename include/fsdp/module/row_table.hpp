@@ -12,6 +12,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include <tessera/comm/collectives.hpp>
@@ -148,14 +149,19 @@ class RowTable {
 
   static Found found(Module& module, std::string_view name) {
     const Parameter* const parameter = &module.parameter(name);
-    for (Group& group : module.groups())
-      for (std::size_t i = 0; i < group.parameters().size(); ++i)
-        if (&group.parameters()[i] == parameter) {
-          require<InputError>(!group.facts().gathered, "row table: '", name,
-                              "' is of a unit that is gathered; declare the unit with gathered = false");
-          return {.group = &group, .tensor = static_cast<std::int64_t>(i)};
-        }
-    throw LogicError("row table: a parameter without a group");
+    Found found;
+    module.groups().each([&]<class G>(G& group) {
+      for (std::size_t i = 0; i < group.parameters().size(); ++i) {
+        if (&group.parameters()[i] != parameter) continue;
+        require<InputError>(!group.facts().gathered, "row table: '", name,
+                            "' is of a unit that is gathered; declare the unit with gathered = false");
+        if constexpr (std::is_same_v<G, Group>) found = {.group = &group, .tensor = static_cast<std::int64_t>(i)};
+      }
+    });
+    require<InputError>(found.group != nullptr, "row table: '", name,
+                        "' has another precision or placement of optimizer state than most tensors, and rows are sent "
+                        "in one; leave it out of the patterns");
+    return found;
   }
 
   /// Whether this rank stores all rows: there is only one rank, or the table is replicated.

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -24,10 +25,12 @@
 #include <tessera/fsdp/device/host_memory.hpp>
 #include <tessera/fsdp/device/memory.hpp>
 #include <tessera/fsdp/device/operations/elements.hpp>
+#include <tessera/fsdp/module/group_lists.hpp>
 #include <tessera/fsdp/module/module_plan.hpp>
 #include <tessera/fsdp/module/parameter_group.hpp>
 #include <tessera/fsdp/module/stack_mesh.hpp>
 #include <tessera/fsdp/module/units.hpp>
+#include <tessera/fsdp/precision/policies.hpp>
 #include <tessera/fsdp/sharding/problem.hpp>
 #include <tessera/fsdp/sharding/strategy.hpp>
 
@@ -40,14 +43,13 @@ class ModuleMemory : public ModuleState {
  public:
   using Device = typename Types::Device;
   using Comm = typename Types::Comm;
-  using Group = ParameterGroup<Types>;
+  using Groups = GroupLists<GroupKinds<Types>>;
+  using Group = typename Groups::First;  ///< the kind of most groups
   using Main = typename Group::Main;
   using Compute = typename Group::Compute;
   using Accumulate = typename Group::Accumulate;
   using Offload = device::HostOffload<Device>;
-  using WeightSlot = Slot<Compute, Device>;
-  using GradientSlot = Slot<Accumulate, Device>;
-  using ParameterShard = fsdp::ParameterShard<Main, Compute, Accumulate>;
+  using ParameterShard = fsdp::ParameterShard<Main, Compute, Accumulate, ViewOf<typename Types::Precision>>;
 
   ModuleMemory(const ModuleMemory&) = delete;
   ModuleMemory& operator=(const ModuleMemory&) = delete;
@@ -76,8 +78,8 @@ class ModuleMemory : public ModuleState {
   device::Ledger& offload_ledger() { return offload_ledger_; }
   /// The groups, in the order of sharding::Problem::groups.
   /// @{
-  std::vector<Group>& groups() { return groups_; }
-  const std::vector<Group>& groups() const { return groups_; }
+  Groups& groups() { return groups_; }
+  const Groups& groups() const { return groups_; }
   /// @}
   /// Returns the bytes of tensor memory by kind. Activations and scratch are counted at their common peak; scratch
   /// includes the scratch memory of the communicators.
@@ -93,10 +95,10 @@ class ModuleMemory : public ModuleState {
 
   /// Returns the name of the first trained parameter of which some rank steps only a part; empty if every parameter is
   /// stepped whole. The same on all ranks.
-  std::string first_cut() const {
-    if (whole_at_rest()) return {};
-    return fsdp::first_cut(group_list(), std::is_same_v<typename Types::OptimizerPlacement, buffer::Shard>);
-  }
+  std::string first_cut() const { return fsdp::first_cut(group_list()); }
+  /// Whether ranks exchange the contributions to sums, and add them up themselves: in a fixed order, or because the
+  /// wire has 16 bits.
+  bool exchanges_sums() const { return step_pieces() > 0 || !std::is_same_v<typename Types::Precision::Reduce, float>; }
 
   /// Rounds the main weights into the model weights. Call it on all ranks after weights were set from outside.
   /// `were_set(name)` returns whether a parameter was set, the same on all ranks. Passes can begin only when every
@@ -109,8 +111,8 @@ class ModuleMemory : public ModuleState {
 
   /// The slots of the placed schedules, by number.
   /// @{
-  WeightSlot& weight_slot(int index) { return weight_slots_[static_cast<std::size_t>(index)]; }
-  GradientSlot& gradient_slot(int index) { return gradient_slots_[static_cast<std::size_t>(index)]; }
+  Slot<Device>& weight_slot(int index) { return weight_slots_[static_cast<std::size_t>(index)]; }
+  Slot<Device>& gradient_slot(int index) { return gradient_slots_[static_cast<std::size_t>(index)]; }
   /// @}
   /// Marks all slots as free after `event`, which must follow all uses of them so far.
   void free_slots(const typename Device::Event& event) {
@@ -140,33 +142,31 @@ class ModuleMemory : public ModuleState {
   using Kind = device::MemoryKind;
   using Block = device::Block<Device>;
 
-  void collect_groups(const StrategyCalls& strategy);
+  void collect_groups();
+  /// Returns the layouts of groups, by the layout policies of their strategies.
+  std::vector<buffer::Layout> layouts_of(std::span<const buffer::TensorGroup> groups, std::span<const int> ranks);
 
-  /// Numbers of elements of the buffers at rest, summed over groups.
+  /// Bytes of the buffers at rest, summed over groups.
   struct Sizes {
     std::int64_t main = 0, model = 0, gradient = 0, kept = 0;
-    void add(const Group& group) {
-      main += group.main_size();
-      model += group.model_size();
-      gradient += group.facts().trainable ? group.model_size() : 0;
-      kept += group.kept_size();
+    void add(const auto& group) {
+      main += group.main_bytes();
+      model += group.model_bytes();
+      gradient += group.gradient_bytes();
+      kept += group.kept_bytes();
     }
   };
 
   /// Allocates the slots and the blocks at rest, of which each group gets its consecutive part.
   void allocate();
 
-  template <class T>
-  static std::int64_t bytes_of(std::int64_t elements) {
-    return checked_multiply(elements, static_cast<std::int64_t>(sizeof(T)));
-  }
   /// Allocates a block. Blocks that collectives of other ranks read (gathered weights, reduced gradients) are allocated
   /// in the communicator's shared memory. Other blocks are not, since ordinary memory may have larger pages. A backend
   /// that registers memory needs both sides of a collective: it gets all blocks of the collectives on `axes`, unless
   /// the host program lends memory.
-  template <class T>
-  T* keep(Kind kind, std::int64_t elements, bool read_by_peers, const std::vector<Comm*>& axes = {});
-  void list_shards(const Group& group, int index);
+  std::byte* keep(Kind kind, std::int64_t bytes, bool read_by_peers, const std::vector<Comm*>& axes = {});
+  template <class G>
+  void list_shards(const G& group, int index);
   static void add_axis(std::vector<Comm*>& axes, Comm* axis) {
     if (GroupAxes<Comm>::size(axis) > 1 && std::ranges::find(axes, axis) == axes.end()) axes.push_back(axis);
   }
@@ -178,24 +178,23 @@ class ModuleMemory : public ModuleState {
   typename Device::Stream stream_;
   std::vector<Block> blocks_;  // must outlive the groups: other ranks may read them in collectives in flight
   device::Block<Offload> offload_block_;
-  std::vector<Group> groups_;
-  std::vector<WeightSlot> weight_slots_;
-  std::vector<GradientSlot> gradient_slots_;
+  Groups groups_;
+  std::vector<Slot<Device>> weight_slots_, gradient_slots_;
   std::vector<ParameterShard> shards_;
 };
 
 template <class Types>
 ModuleMemory<Types>::ModuleMemory(StackMesh<Types> mesh, std::span<const Unit> units, ModuleSettings settings,
                                   const StrategyCalls& strategy)
-    : ModuleState(units, std::move(settings), strategy.facts, mesh.axes(strategy.facts),
+    : ModuleState(units, std::move(settings), strategy, mesh.axes(strategy),
                   {.rank = mesh.world().rank(),
                    .ranks = mesh.world().size(),
                    .overlaps = Device::overlaps,
                    .counts_only = Device::counts_only}),
       mesh_(std::move(mesh)),
       stream_(arena_, this->settings().threads) {
-  collect_groups(strategy);
-  plan().make_schedules(strategy.schedule_of, static_cast<std::int64_t>(sizeof(Compute)));
+  collect_groups();
+  plan().make_schedules();
   if constexpr (!Device::counts_only) plan().require_same(mesh_.world());
   mesh_.share_sequences(this->settings().passes.ranks_per_sequence);  // only after all ranks agreed on the number
   arena_ = Device::Arena::planned(ledger_, this->settings().arena_bytes);
@@ -222,21 +221,26 @@ void ModuleMemory<Types>::sync_model_weights(FunctionRef<bool(const std::string&
   if constexpr (!Group::one_copy)
     for (const ParameterShard& shard : shards_)
       if (shard.has_main())
-        device::enqueue(stream_, device::Copy<Main, Compute>{.x = Tensor<const Main>(shard.main), .y = shard.model});
+        with_view(shard.model, [&]<class T>(const Tensor<T>& model) {
+          if (static_cast<const void*>(model.data()) != shard.main.data())
+            device::enqueue(stream_, device::Copy<Main, T>{.x = Tensor<const Main>(shard.main), .y = model});
+        });
 }
 
 template <class Types>
-void ModuleMemory<Types>::collect_groups(const StrategyCalls& strategy) {
-  const sharding::Facts& facts = strategy.facts;
-  const bool sharded = !facts.whole_at_rest;
-  const bool exchanges_sums = settings().passes.purpose == Purpose::train &&
-                              (facts.sums_in_order() || !std::is_same_v<typename Types::Precision::Reduce, float>);
+void ModuleMemory<Types>::collect_groups() {
+  const bool in_order = plan().strategy().facts.sums_in_order();
+  const bool exchanges = settings().passes.purpose == Purpose::train && exchanges_sums();
   std::vector<GroupAxes<Comm>> axes;
   std::vector<int> shards, keepers;
   for (const GroupedParameters& group : plan().grouped()) {
-    const GroupAxes<Comm>& on = axes.emplace_back(mesh_.axes_of(facts_of(group, facts, sharded), facts, problem()));
+    require<InputError>(!group.is_float || has_float_weights<typename Types::Precision>, "precision: ", group.name,
+                        " is to be float (UnitOptions::precision), and the stack's precision has one type for all ",
+                        "weights; make it PrecisionBy<Fp32, ...>, or leave the patterns out");
+    const GroupAxes<Comm>& on =
+        axes.emplace_back(mesh_.axes_of(plan().facts_of(group), plan().part_of(group), in_order));
     const int summed = std::max(GroupAxes<Comm>::size(on.reduce), GroupAxes<Comm>::size(on.across));
-    require<InputError>(!exchanges_sums || summed <= device::most_parts<Device>, "sharding: with pieces or a wire in ",
+    require<InputError>(!exchanges || summed <= device::most_parts<Device>, "sharding: with pieces or a wire in ",
                         "16 bits, a rank adds the gradients of all ", summed, " ranks in their order, and its device ",
                         "adds those of at most ", device::most_parts<Device>, "; take neither, or hybrid:K with ",
                         "fewer ranks in a group and fewer groups");
@@ -244,62 +248,76 @@ void ModuleMemory<Types>::collect_groups(const StrategyCalls& strategy) {
     keepers.push_back(on.keep == nullptr ? 0 : on.keep->size());
     add_axis(gathers_on_, on.shard);
     add_axis(gathers_on_, on.keep);
-    if (Group::optimizer_sharded_across) add_axis(gathers_on_, on.across);
+    if (plan().part_of(group).shards_across) add_axis(gathers_on_, on.across);
     // Sums that are not the backend's own go through its staging memory.
-    if (std::is_same_v<typename Group::Wire, float> && !facts.sums_in_order()) add_axis(reduces_on_, on.reduce);
+    if ((group.is_float || std::is_same_v<typename Group::Wire, float>)&&!in_order) add_axis(reduces_on_, on.reduce);
     add_axis(reduces_on_, on.across);
   }
-  const std::vector<buffer::TensorGroup> specs =
-      specs_of(plan().grouped(), settings().step_work, facts.sums_in_order());
-  auto layouts = strategy.build_layouts(specs, shards);
-  auto kept = strategy.build_layouts(specs, keepers);
+  const std::vector<buffer::TensorGroup> specs = specs_of(plan().grouped(), settings().step_work, in_order);
+  auto layouts = layouts_of(specs, shards);
+  auto kept = layouts_of(specs, keepers);
   for (std::size_t i = 0; i < axes.size(); ++i) {
     GroupedParameters& group = plan().grouped()[i];
-    const sharding::GroupFacts own = facts_of(group, facts, sharded);
+    const sharding::GroupFacts own = plan().facts_of(group);
     layouts[i].cut_across(GroupAxes<Comm>::size(axes[i].across));
-    groups_.emplace_back(std::move(group.parameters), static_cast<int>(i), axes[i], own, std::move(layouts[i]),
-                         std::move(kept[i]), facts.sums_in_order() ? comm::SumOrder::ranks : comm::SumOrder::any);
-    plan().add(groups_.back().facts(), Device::counts_only ? 0 : groups_.back().digest_of_layouts());
+    groups_.add(group.is_float, plan().part_of(group).shards_across, std::move(group.parameters), static_cast<int>(i),
+                axes[i], own, std::move(layouts[i]), std::move(kept[i]),
+                in_order ? comm::SumOrder::ranks : comm::SumOrder::any);
+    groups_.visit(static_cast<int>(i), [&](const auto& made) {
+      plan().add(made.facts(), Device::counts_only ? 0 : made.digest_of_layouts());
+    });
   }
+}
+
+template <class Types>
+std::vector<buffer::Layout> ModuleMemory<Types>::layouts_of(std::span<const buffer::TensorGroup> groups,
+                                                            std::span<const int> ranks) {
+  std::vector<buffer::Layout> layouts(groups.size());
+  for (std::size_t part = 0; part < parts().size(); ++part) {
+    std::vector<int> own(ranks.begin(), ranks.end());
+    for (std::size_t i = 0; i < own.size(); ++i)
+      if (plan().grouped()[i].part != part) own[i] = 0;
+    if (std::ranges::all_of(own, [](int count) { return count == 0; })) continue;
+    auto made = parts()[part].build_layouts(groups, own);
+    for (std::size_t i = 0; i < own.size(); ++i)
+      if (own[i] != 0) layouts[i] = std::move(made[i]);
+  }
+  return layouts;
 }
 
 template <class Types>
 void ModuleMemory<Types>::allocate() {
   Sizes all;
   bool reduces_across = false;  // if true, other ranks read the gradients at rest
-  for (const Group& group : groups_) {
+  groups_.each([&](const auto& group) {
     this->group_list_.push_back(&group);
     all.add(group);
     reduces_across = reduces_across || group.axes().across != nullptr;
-  }
+  });
   const bool trains = settings().passes.purpose == Purpose::train;
-  Main* main = nullptr;
+  std::byte* main = nullptr;
   if constexpr (Group::offloaded) {
-    offload_block_ = device::Block<Offload>(offload_ledger_, Kind::weights, bytes_of<Main>(all.main));
-    main = reinterpret_cast<Main*>(offload_block_.data());
+    offload_block_ = device::Block<Offload>(offload_ledger_, Kind::weights, all.main);
+    main = offload_block_.data();
   } else if constexpr (!Group::one_copy) {
-    main = keep<Main>(Kind::weights, all.main, false);
+    main = keep(Kind::weights, all.main, false);
   }
-  Compute* const model = keep<Compute>(Kind::weights, all.model, true, gathers_on_);
-  Accumulate* const gradient =
-      trains ? keep<Accumulate>(Kind::gradients, all.gradient, reduces_across, reduces_on_) : nullptr;
-  Compute* const kept = trains && all.kept > 0 ? keep<Compute>(Kind::weights, all.kept, true, gathers_on_) : nullptr;
-  const auto part = []<class T>(T* block, std::int64_t at) { return block == nullptr ? nullptr : block + at; };
+  std::byte* const model = keep(Kind::weights, all.model, true, gathers_on_);
+  std::byte* const gradient = trains ? keep(Kind::gradients, all.gradient, reduces_across, reduces_on_) : nullptr;
+  std::byte* const kept = trains && all.kept > 0 ? keep(Kind::weights, all.kept, true, gathers_on_) : nullptr;
+  const auto part = [](std::byte* block, std::int64_t at) { return block == nullptr ? nullptr : block + at; };
   Sizes at;
   int index = 0;
-  for (Group& group : groups_) {
-    group.use_memory(part(main, at.main), part(model, at.model),
-                     group.facts().trainable ? part(gradient, at.gradient) : nullptr, part(kept, at.kept));
+  groups_.each([&](auto& group) {
+    group.use_memory(part(main, at.main), part(model, at.model), part(gradient, at.gradient), part(kept, at.kept));
     list_shards(group, index++);
     at.add(group);
     if (group.facts().resident) group.unshard({});
-  }
-  const auto make_slots = [&]<class T>(std::vector<Slot<T, Device>>& slots, const std::vector<std::int64_t>& sizes,
-                                       Kind kind) {
+  });
+  const auto make_slots = [&](std::vector<Slot<Device>>& slots, const std::vector<std::int64_t>& sizes, Kind kind) {
     for (const std::int64_t size : sizes) {
       const bool gradients = kind == Kind::gradients;
-      T* const data = size == 0 ? nullptr : keep<T>(kind, size, gradients, gradients ? reduces_on_ : gathers_on_);
-      slots.push_back({data, size});
+      slots.push_back({size == 0 ? nullptr : keep(kind, size, gradients, gradients ? reduces_on_ : gathers_on_), size});
       slots.back().close();
     }
   };
@@ -308,7 +326,8 @@ void ModuleMemory<Types>::allocate() {
 }
 
 template <class Types>
-void ModuleMemory<Types>::list_shards(const Group& group, int index) {
+template <class G>
+void ModuleMemory<Types>::list_shards(const G& group, int index) {
   const bool trains = group.facts().trainable;
   for (const buffer::TensorRange& part : group.model_part().ranges()) {
     ParameterShard shard{.parameter = &group.parameters()[static_cast<std::size_t>(part.tensor)],
@@ -327,9 +346,8 @@ void ModuleMemory<Types>::list_shards(const Group& group, int index) {
 }
 
 template <class Types>
-template <class T>
-T* ModuleMemory<Types>::keep(Kind kind, std::int64_t elements, bool read_by_peers, const std::vector<Comm*>& axes) {
-  const std::int64_t bytes = bytes_of<T>(elements);
+std::byte* ModuleMemory<Types>::keep(Kind kind, std::int64_t bytes, bool read_by_peers,
+                                     const std::vector<Comm*>& axes) {
   std::shared_ptr<std::byte> memory;
   if constexpr (requires(Comm & axis) { axis.register_memory(memory, bytes); }) {
     if (!settings().lend)
@@ -339,7 +357,7 @@ T* ModuleMemory<Types>::keep(Kind kind, std::int64_t elements, bool read_by_peer
     memory = comm::shared_memory(mesh_.world(), bytes);
   }
   blocks_.push_back(Block(ledger_, kind, bytes, memory == nullptr ? lent(kind, bytes) : memory));
-  return reinterpret_cast<T*>(blocks_.back().data());
+  return blocks_.back().data();
 }
 
 /// This rank's part of sharded units: the buffers at rest, slots for gathered weights and gradients, an arena, and the

@@ -136,14 +136,48 @@ class StackMesh {
     return sum;
   }
 
-  /// Returns the sizes of the axes for groups that are not resident. Throws InputError if a strategy on two axes uses
-  /// only one, if a strategy on one axis needs two, or if its type and its facts place the optimizer's state
-  /// differently.
-  sharding::Axes axes(const sharding::Facts& facts) const {
-    constexpr bool shards_across = std::is_same_v<typename Stack::OptimizerPlacement, buffer::Shard>;
-    require<InputError>(shards_across == (facts.across == sharding::Across::shard),
+  /// Returns the sizes of the axes of each part of a strategy, for its groups that are not resident. Throws InputError
+  /// if a strategy on two axes uses only one, if a strategy on one axis needs two, or if its type and its facts place
+  /// the optimizer's state differently.
+  std::vector<sharding::Axes> axes(const StrategyCalls& strategy) const {
+    require<InputError>(!has_groups() || !strategy.facts.whole_at_rest,
+                        "sharding: a strategy keeps all weights on every rank (facts.whole_at_rest), so that groups of "
+                        "ranks have no use; take it alone");
+    std::vector<sharding::Axes> list;
+    for (const StrategyPart& part : strategy.parts) list.push_back(axes(part, strategy.parts.size() == 1));
+    return list;
+  }
+
+  /// Returns the communicators of a group with these facts, whose strategy is `part`. A group that is never gathered is
+  /// sharded over all ranks. `sums_in_order`: see sharding::Facts.
+  GroupAxes<Comm> axes_of(const sharding::GroupFacts& group, const StrategyPart& part, bool sums_in_order) {
+    const auto axis = [](Comm& communicator) { return communicator.size() > 1 ? &communicator : nullptr; };
+    Comm* const all = axis(world());
+    if (group.resident) return {.shard = nullptr, .across = all};
+    if (!group.gathered) return {.shard = all, .reduce = all};
+    // A single rank also rounds and adds each piece's gradient, so that results match those of several ranks.
+    Comm* const reduce = sums_in_order ? &world() : all;
+    if constexpr (Stack::mesh_axes == 2)
+      if (groups_) {
+        if (part.facts.across != sharding::Across::nothing) {
+          Comm* const shard = axis(groups_->shard_axis());
+          return {.shard = shard, .across = axis(groups_->replicate_axis()), .reduce = shard};
+        }
+        return {.shard = all, .keep = group.axes.keeps_parts() ? &groups_->shard_axis() : nullptr, .reduce = reduce};
+      }
+    return {.shard = all, .reduce = reduce};
+  }
+
+ private:
+  struct Nothing {};
+  using Sum = comm::Traffic comm::MeshTraffic::*;
+
+  /// `alone`: whether the part is the whole strategy, so that an existing mesh is used only by it.
+  sharding::Axes axes(const StrategyPart& part, bool alone) const {
+    const sharding::Facts& facts = part.facts;
+    require<InputError>(part.shards_across == (facts.across == sharding::Across::shard),
                         "sharding: the strategy's type places optimizer state across groups as ",
-                        shards_across ? "Shard" : "Replicate", ", and its facts.across is ",
+                        part.shards_across ? "Shard" : "Replicate", ", and its facts.across is ",
                         facts.across == sharding::Across::shard ? "" : "not ",
                         "sharding::Across::shard; set `using Across = buffer::Shard` and that together, or neither");
     require<InputError>(
@@ -155,11 +189,8 @@ class StackMesh {
               "facts.group_after_forward out"
             : "sharding: a strategy's facts state what crosses groups of ranks or stays in them, and it has no groups; "
               "give it mesh_axes = 2 and ranks_per_group(), or leave facts.across and facts.group_after_forward out");
-    require<InputError>(!has_groups() || !facts.whole_at_rest,
-                        "sharding: a strategy keeps all weights on every rank (facts.whole_at_rest), so that groups of "
-                        "ranks have no use; take it alone");
     if constexpr (Stack::mesh_axes == 2)
-      if (groups_) {
+      if (groups_ && (alone || part.mesh.ranks_per_group)) {
         if (facts.across != sharding::Across::nothing)
           return {.shard = groups_->shards(), .across = world().size() / groups_->shards()};
         require<InputError>(
@@ -172,31 +203,6 @@ class StackMesh {
       }
     return {.shard = world().size()};
   }
-
-  /// Returns the communicators of a group in a problem with these axes. A group that is never gathered is sharded over
-  /// all ranks.
-  GroupAxes<Comm> axes_of(const sharding::GroupFacts& group, const sharding::Facts& facts,
-                          const sharding::Problem& problem) {
-    const auto axis = [](Comm& communicator) { return communicator.size() > 1 ? &communicator : nullptr; };
-    Comm* const all = axis(world());
-    if (group.resident) return {.shard = nullptr, .across = all};
-    if (!group.gathered) return {.shard = all, .reduce = all};
-    // A single rank also rounds and adds each piece's gradient, so that results match those of several ranks.
-    Comm* const reduce = facts.sums_in_order() ? &world() : all;
-    if constexpr (Stack::mesh_axes == 2)
-      if (groups_) {
-        if (facts.across != sharding::Across::nothing) {
-          Comm* const shard = axis(groups_->shard_axis());
-          return {.shard = shard, .across = axis(groups_->replicate_axis()), .reduce = shard};
-        }
-        return {.shard = all, .keep = problem.keeps_parts() ? &groups_->shard_axis() : nullptr, .reduce = reduce};
-      }
-    return {.shard = all, .reduce = reduce};
-  }
-
- private:
-  struct Nothing {};
-  using Sum = comm::Traffic comm::MeshTraffic::*;
 
   /// Calls f(communicator, name, traffic) for each communicator of a mesh.
   template <class Self, class F>

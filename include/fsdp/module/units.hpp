@@ -6,6 +6,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <initializer_list>
 #include <memory>
@@ -22,6 +23,7 @@
 #include <tessera/fsdp/core/tensor.hpp>
 #include <tessera/fsdp/precision/by_tensor.hpp>
 #include <tessera/fsdp/sharding/problem.hpp>
+#include <tessera/fsdp/sharding/strategy.hpp>
 
 namespace fsdp {
 
@@ -137,6 +139,8 @@ struct GroupedParameters {
   bool frozen = false;
   bool persistent = false;  ///< small tensors: once gathered, they stay gathered to the end of the step
   bool gathered = true;     ///< false for units that are never gathered
+  std::size_t part = 0;     ///< index of its strategy (StrategyCalls::parts)
+  bool is_float = false;    ///< weights are float next to 16-bit weights (PrecisionBy)
 
   /// Returns the number of elements of all its tensors, without padding.
   std::int64_t elements() const;
@@ -164,21 +168,27 @@ struct UnitGroups {
 
 /// Puts the parameters of units into groups. First comes one group per unit, in order (units may be merged, as
 /// `options` specify); then one for each weight that different units share; then the parts of units that are
-/// replicated, frozen or persistent while the rest of the unit is not. Tensors of at most `persistence_threshold`
-/// elements are persistent. With `keeps_joined`, tensors that join each other (Parameter::joins_previous) are
-/// persistent together or not at all, so that the matmuls of a unit do not depend on the threshold. Sets each
-/// parameter's Parameter::step. Throws InputError if a number of `options` or of a unit is out of range, a pattern or a
-/// group matches nothing, groups give a parameter different values, everything is frozen, a unit or a parameter has no
-/// name, or two tensors of different shapes share a name.
-UnitGroups group_parameters(std::span<const Unit> units, const UnitOptions& options, std::int64_t persistence_threshold,
-                            bool keeps_joined = false);
+/// replicated, frozen or persistent, or have another strategy (`parts`) or precision, while the rest of the unit does
+/// not. Tensors of at most the persistence threshold of their strategy are persistent. With `keeps_joined`, tensors
+/// that join each other (Parameter::joins_previous) are persistent together or not at all, so that the matmuls of a
+/// unit do not depend on the threshold. Sets each parameter's Parameter::step. Throws InputError if a number of
+/// `options` or of a unit is out of range, a pattern or a group matches nothing, patterns of strategies or precisions
+/// overlap, groups give a parameter different values, everything is frozen, a unit or a parameter has no name, or two
+/// tensors of different shapes share a name.
+UnitGroups group_parameters(std::span<const Unit> units, const UnitOptions& options,
+                            std::span<const StrategyPart> parts, bool keeps_joined = false);
+/// The same for one strategy without persistent tensors.
+UnitGroups group_parameters(std::span<const Unit> units, const UnitOptions& options);
+
+/// Throws InputError for a weight that is selected to be float, and whose module does not compute with it in float
+/// (Parameter::may_be_float).
+void require_float_weights(std::span<const Unit> units, const FloatWeights& floats);
 
 /// Returns the number of elements of the groups that are not frozen. Throws as group_parameters does.
 std::int64_t trained_elements(std::span<const Unit> units, const UnitOptions& options);
 
-/// Returns the facts about a group that a schedule depends on. `sharded`: whether the strategy shards groups that are
-/// not replicated.
-sharding::GroupFacts facts_of(const GroupedParameters& group, const sharding::Facts& facts, bool sharded);
+/// Returns the facts about a group that a schedule depends on. `part`: its strategy; `axes`: the axes of that.
+sharding::GroupFacts facts_of(const GroupedParameters& group, const StrategyPart& part, const sharding::Axes& axes);
 
 /// The tensors of a group and their layout over ranks: the part of ParameterGroup that does not depend on a stack's
 /// types.
@@ -220,21 +230,21 @@ using GroupList = std::span<const GroupTensors* const>;
 std::array<std::int64_t, 3> elements_of(GroupList groups, int rank);
 
 /// Returns the name of the first trained parameter of which some rank steps only a part; empty if every parameter is
-/// stepped whole. `across`: whether optimizer state is sharded over the outer axis.
-std::string first_cut(GroupList groups, bool across);
+/// stepped whole.
+std::string first_cut(GroupList groups);
 
 /// Returns the groups in the form that layout policies take; `work` is the cost of an optimizer's step, and `aligned`
 /// is as in TensorGroup.
 std::vector<buffer::TensorGroup> specs_of(std::span<const GroupedParameters> groups, StepWork work, bool aligned);
 
 /// A part of a parameter that this rank holds; the views are into the buffers at rest.
-template <class Main, class Compute, class Accumulate>
+template <class Main, class Compute, class Accumulate, class Model = Tensor<Compute>>
 struct ParameterShard {
   const Parameter* parameter = nullptr;
   int group = 0;           ///< index of its group
   std::int64_t begin = 0;  ///< index of its first element in the whole tensor
   Tensor<Main> main;       ///< empty if the shard is frozen and main weights would be a separate copy
-  Tensor<Compute> model;   ///< the same memory as `main` if there is one copy of the weights
+  Model model;             ///< the same memory as `main` if there is one copy of the weights
   Tensor<const Accumulate> gradient;
   /// Index of its first element among this rank's trained elements, and so into optimizer state.
   std::int64_t resting = 0;
@@ -245,7 +255,7 @@ struct ParameterShard {
   /// Whether the shard has main weights.
   bool has_main() const { return main.data() != nullptr; }
   /// Returns the number of elements of the shard.
-  std::int64_t count() const { return model.numel(); }
+  std::int64_t count() const { return has_main() ? main.numel() : model.numel(); }
 };
 
 /// The computations of one micro-batch, in the order in which every rank performs them. With skip connections,

@@ -17,6 +17,7 @@
 #include <tessera/fsdp/core/parameter.hpp>
 #include <tessera/fsdp/module/module_plan.hpp>
 #include <tessera/fsdp/module/sharded_module.hpp>
+#include <tessera/fsdp/precision/policies.hpp>
 #include <tessera/fsdp/sharding/problem.hpp>
 #include <tessera/fsdp/sharding/schedule.hpp>
 
@@ -156,6 +157,7 @@ class [[nodiscard("a Use that is not named ends at once; write auto use = pass.f
  public:
   using Compute = typename Stack::Precision::Compute;
   using Accumulate = typename Stack::Precision::Accumulate;
+  using View = WeightView<typename Stack::Precision>;  ///< of a weight: Tensor<const Compute> unless some are float
 
   Use(const Use&) = delete;
   Use& operator=(const Use&) = delete;
@@ -172,16 +174,21 @@ class [[nodiscard("a Use that is not named ends at once; write auto use = pass.f
 
   /// A tensor by its index in Unit::parameters, or by name: a weight, or the gradient of one. A gradient's memory is
   /// not cleared; GradientView::next specifies whether to overwrite it or to accumulate. They throw LogicError after
-  /// the end of the Use, for an unknown tensor, for a weight in a backward that was declared to need no weights, and
+  /// the end of the Use, for an unknown tensor, for a weight in a backward that was declared to need no weights, for a
+  /// weight whose type is not T (in a PrecisionBy, float weights are `weight<float>("norm")`), and
   /// for a gradient in a computation that computes none. The first request for a weight waits for the unit's gather.
   /// @{
-  Tensor<const Compute> weight(std::size_t index) const& {
+  template <class T = Compute>
+  Tensor<const T> weight(std::size_t index) const& {
     check().weights();
     check().index(index);
     pass_->wait_for_weights();
-    return pass_->tasks_.weight(task_.index, index);
+    return pass_->tasks_.template weight<T>(task_.index, index);
   }
-  Tensor<const Compute> weight(std::string_view name) const& { return weight(check().index_of(name)); }
+  template <class T = Compute>
+  Tensor<const T> weight(std::string_view name) const& {
+    return weight<T>(check().index_of(name));
+  }
   GradientView<Accumulate> gradient(std::size_t index) const& {
     check().gradients();
     check().index(index);
@@ -192,11 +199,11 @@ class [[nodiscard("a Use that is not named ends at once; write auto use = pass.f
   /// All weights or gradients, in the order of the unit's fields: written to a list of that length, or returned as a
   /// struct.
   /// @{
-  void weights(std::span<Tensor<const Compute>> list) const& {
+  void weights(std::span<View> list) const& {
     check().weights();
     pass_->wait_for_weights();
     check().count(list.size());
-    for (std::size_t i = 0; i < list.size(); ++i) list[i] = pass_->tasks_.weight(task_.index, i);
+    for (std::size_t i = 0; i < list.size(); ++i) list[i] = pass_->tasks_.view(task_.index, i);
   }
   void gradients(std::span<GradientView<Accumulate>> list) const& {
     check().gradients();
@@ -205,10 +212,10 @@ class [[nodiscard("a Use that is not named ends at once; write auto use = pass.f
       list[i] = pass_->tasks_.gradient(task_.index, i, pass_->cursor_.writes(task_));
   }
   template <template <class> class Fields>
-  Fields<Tensor<const Compute>> weights() const& {
-    std::array<Tensor<const Compute>, field_count<Fields, Tensor<const Compute>>> list;
+  Fields<View> weights() const& {
+    std::array<View, field_count<Fields, View>> list;
     weights(list);
-    return unflatten<Fields, Tensor<const Compute>>(list);
+    return unflatten<Fields, View>(list);
   }
   template <template <class> class Fields>
   Fields<GradientView<Accumulate>> gradients() const& {
@@ -231,9 +238,9 @@ class [[nodiscard("a Use that is not named ends at once; write auto use = pass.f
   /// @}
   /// On a temporary, which ends before its views are used, these calls do not compile.
   /// @{
-  template <class Which>
-  Tensor<const Compute> weight(const Which& which)&& {
-    return named(*this).weight(which);
+  template <class T = Compute, class Which>
+  Tensor<const T> weight(const Which& which)&& {
+    return named(*this).template weight<T>(which);
   }
   template <class Which>
   GradientView<Accumulate> gradient(const Which& which)&& {
@@ -252,7 +259,7 @@ class [[nodiscard("a Use that is not named ends at once; write auto use = pass.f
     named(*this).gradients(list);
   }
   template <template <class> class Fields>
-  Fields<Tensor<const Compute>> weights()&& {
+  Fields<View> weights()&& {
     return named(*this).template weights<Fields>();
   }
   template <template <class> class Fields>

@@ -193,8 +193,7 @@ class ShardedOptimizer : public ShardedStates<TypesOf<StackT>> {
       if constexpr (Module::Group::offloaded)
         update_offloaded(shard, states);
       else
-        update(shard, shard.main, states, shard.gradient, Module::Group::one_copy ? Tensor<Compute>() : shard.model,
-               shape_of(shard));
+        update(shard, shard.main, states, shard.gradient, copy_of(shard), shape_of(shard));
     }
   }
 
@@ -207,6 +206,10 @@ class ShardedOptimizer : public ShardedStates<TypesOf<StackT>> {
  private:
   using Space = typename Module::Group::MainSpace;
 
+  /// Returns the rounded copy of a shard's main weights; empty if main weights and model weights are the same memory.
+  static Tensor<Compute> copy_of(const Shard& shard) {
+    return Module::Group::one_copy ? Tensor<Compute>() : Tensor<Compute>(shard.model);
+  }
   void update(const Shard& shard, Tensor<float> main, std::span<const Tensor<float>> states,
               Tensor<const float> gradient, Tensor<Compute> model, const Shape& shape) {
     optimizer_.update(module_->stream(),
@@ -234,12 +237,14 @@ class ShardedOptimizer : public ShardedStates<TypesOf<StackT>> {
       const Tensor<float> gradient(gradients, part);
       const Tensor<Compute> stepped(weights, part);
       Space::template transfer<float>(stream, stream, cut(shard.gradient), gradient);
-      constexpr bool rounds = !std::is_same_v<Compute, float>;
-      update(shard, cut(shard.main), cut_states, gradient, rounds ? stepped : Tensor<Compute>(), part);
-      if constexpr (rounds)
-        Space::template transfer<Compute>(stream, stream, stepped, cut(shard.model));
-      else
-        Space::template transfer<Compute>(stream, stream, cut(shard.main), cut(shard.model));
+      with_view(shard.model, [&]<class T>(const Tensor<T>& model) {
+        constexpr bool rounds = !std::is_same_v<T, float>;
+        update(shard, cut(shard.main), cut_states, gradient, rounds ? stepped : Tensor<Compute>(), part);
+        if constexpr (rounds)
+          Space::template transfer<T>(stream, stream, stepped, cut(model));
+        else
+          Space::template transfer<T>(stream, stream, cut(shard.main), cut(model));
+      });
     }
   }
 
@@ -255,8 +260,8 @@ void with_full_states(ShardedModule<Stack>& module, ShardedOptimizer<Stack, Opti
   const auto states_of = [&](const Parameter& parameter) {
     return std::span<const std::string_view>(optimizer.optimizer().states(parameter));
   };
-  for (const auto& group : module.groups())
-    for (const Parameter& parameter : group.parameters()) {
+  for (const GroupTensors* const group : module.group_list())
+    for (const Parameter& parameter : group->parameters()) {
       if (!matches_any(names, parameter.name)) continue;
       const std::span<const std::string_view> states = states_of(parameter);
       for (std::size_t state = 0; state < states.size(); ++state) {

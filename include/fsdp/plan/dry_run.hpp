@@ -184,7 +184,7 @@ Plan dry_run_on_meta(const MetaModel& meta, const Sharding& sharding, const RunS
   } else {
     throw InputError(no_logits);
   }
-  result.communicators = used_communicators(module, sharding.facts().pieces);
+  result.communicators = used_communicators(module);
   result.plans = executor.plans();
   result.middle_parts = shape.size.middle_parts;
   result.activation_bytes = module.arena().peak();

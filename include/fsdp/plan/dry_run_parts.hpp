@@ -122,15 +122,14 @@ Plan largest_plan(const Request& request, const std::vector<int>& ranks, Functio
 
 /// Returns the communicators of a module that has made a step.
 template <class Module>
-UsedCommunicators used_communicators(Module& module, int pieces) {
-  const bool exchanges_sums = pieces > 0 || !std::is_same_v<typename Module::Stack::Precision::Reduce, float>;
+UsedCommunicators used_communicators(Module& module) {
   UsedCommunicators used;
   for (auto* const each : module.communicators()) {
     if (each->size() == 1) continue;
     const comm::Traffic& traffic = each->monitor().totals.traffic;
     const std::int64_t sums = traffic[comm::Op::reduce_scatter].calls + traffic[comm::Op::all_reduce].calls;
     ++used.all;
-    if (traffic[comm::Op::all_to_all].calls > 0 || (exchanges_sums && sums > 0)) ++used.exchanging;
+    if (traffic[comm::Op::all_to_all].calls > 0 || (module.exchanges_sums() && sums > 0)) ++used.exchanging;
   }
   return used;
 }

@@ -67,13 +67,13 @@ void record_step(Twin& twin, const ForeignStep& step, StepRecord& record) {
 
 /// Returns the memory of a rank of a Sharded that has made its step.
 template <class Twin>
-Plan plan_of(Twin& twin, int rank, std::int64_t own_bytes, int pieces) {
+Plan plan_of(Twin& twin, int rank, std::int64_t own_bytes) {
   Plan plan;
   plan.rank = rank;
   plan.bytes = twin.held().bytes;
   plan.activation_bytes = twin.held().arena;
   plan.offloaded_bytes = twin.module().offload_ledger().peak();
-  plan.communicators = used_communicators(twin.module(), pieces);
+  plan.communicators = used_communicators(twin.module());
   plan.residency = twin.module().residency();
   plan.bytes[static_cast<std::size_t>(device::MemoryKind::activations)] += own_bytes;
   return plan;
@@ -125,7 +125,7 @@ Estimate estimate(const std::vector<Unit>& units, const typename ShardedT::Strat
   Plan most = detail::largest_plan(request, candidates, [&](const Request& one) {
     return with_twin(one.rank, [&](Twin& twin) {
       detail::record_step(twin, step, *one.record);
-      return detail::plan_of(twin, one.rank, step.own_bytes, sharding::facts_of(strategy).pieces);
+      return detail::plan_of(twin, one.rank, step.own_bytes);
     });
   });
   most.same_on_all_ranks = same_on_all_ranks;

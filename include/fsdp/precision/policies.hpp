@@ -19,15 +19,31 @@
 
 namespace fsdp {
 
-/// A read-only view of a weight in T or, if `wide` has memory, in float.
+/// A view of weights in T or, if `wide` has memory, in float.
 template <class T>
-struct WeightInEither : Tensor<const T> {
-  Tensor<const float> wide = {};  ///< the weight in float; empty if it is in T
+struct InEither : Tensor<T> {
+  using Float = std::conditional_t<std::is_const_v<T>, const float, float>;
+  Tensor<Float> wide = {};  ///< the weights in float; empty if they are in T
 
-  WeightInEither() = default;
-  WeightInEither(const Tensor<const T>& weight) : Tensor<const T>(weight) {}
-  WeightInEither(const Tensor<const float>& weight) : wide(weight) {}
+  InEither() = default;
+  InEither(const Tensor<T>& weights) : Tensor<T>(weights) {}
+  InEither(const Tensor<Float>& weights) : wide(weights) {}
 };
+
+/// Calls f(view) with the view of the type that weights have.
+/// @{
+template <class T, class F>
+void with_view(const Tensor<T>& weights, F f) {
+  f(weights);
+}
+template <class T, class F>
+void with_view(const InEither<T>& weights, F f) {
+  if (weights.wide.data() != nullptr)
+    f(weights.wide);
+  else
+    f(static_cast<const Tensor<T>&>(weights));
+}
+/// @}
 
 /// Whether some weights of a policy are float while all others, and activations, are in 16 bits: it is a PrecisionBy.
 template <class P>
@@ -35,10 +51,15 @@ inline constexpr bool has_float_weights = requires {
   requires P::has_float_weights;
 };
 
-/// A view of a gathered weight.
+/// A view of weights, and of gathered weights, which are read-only.
+/// @{
+template <class P, class T = typename P::Compute>
+using ViewOf = std::conditional_t<has_float_weights<P>, InEither<T>, Tensor<T>>;
 template <class P>
-using WeightView =
-    std::conditional_t<has_float_weights<P>, WeightInEither<typename P::Compute>, Tensor<const typename P::Compute>>;
+using WeightView = ViewOf<P, const typename P::Compute>;
+template <class T>
+using WeightInEither = InEither<const T>;
+/// @}
 
 /// The rank-local policies that modules are compiled for. Tiling is rank-local too, but a run-time value of their
 /// context, so that one instantiation serves every tiling.

@@ -136,7 +136,7 @@ class ScheduleChecker {
       case Case::resident: return group.resident;
       case Case::begins_gathered: return begins_gathered();
       case Case::ends_gathered: return begins_gathered() || problem_.pass == Pass::generate;
-      case Case::keeps_no_parts: return !problem_.keeps_parts();
+      case Case::keeps_no_parts: return !group.axes.keeps_parts();
       case Case::sharded_across: return group.across == Across::shard;
       case Case::not_sharded_across: return group.across != Across::shard;
       case Case::crosses_no_axis: return group.across == Across::nothing;

@@ -15,6 +15,7 @@
 #include <concepts>
 #include <cstddef>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <tessera/fsdp/sharding/check_result.hpp>
@@ -36,7 +37,16 @@ struct TestCase {
   int micro_batches = 1;    ///< number of micro-batches of a step
   Pass pass = Pass::train;  ///< kind of pass
 
-  /// Returns the problem on a mesh of 4 ranks, or of 2 x 2 ranks if the strategy uses the outer axis.
+  /// Returns the facts of a group on a mesh of 4 ranks, or of 2 x 2 ranks if its strategy uses the outer axis.
+  static constexpr GroupFacts group(const Facts& facts, bool resident) {
+    return {.resident = resident,
+            .across = facts.across,
+            .elements = 1,
+            .slot_elements = resident ? 0 : 1,
+            .axes = facts.across != Across::nothing ? Axes{.shard = 2, .across = 2}
+                                                    : Axes{.shard = 4, .keep = facts.group_after_forward ? 2 : 0}};
+  }
+  /// Returns the problem of a strategy with these facts.
   constexpr Problem problem(const Facts& facts, bool resident) const {
     Problem problem;
     const int head = blocks + 1;
@@ -49,13 +59,7 @@ struct TestCase {
       problem.units.front().groups = {0, head + 1};
       problem.units.back().groups = {head, head + 1};
     }
-    problem.groups.assign(
-        static_cast<std::size_t>(head + (tied ? 2 : 1)),
-        {.resident = resident, .across = facts.across, .elements = 1, .slot_elements = resident ? 0 : 1});
-    if (facts.across != Across::nothing)
-      problem.axes = {.shard = 2, .across = 2};
-    else
-      problem.axes = {.shard = 4, .keep = facts.group_after_forward ? 2 : 0};
+    problem.groups.assign(static_cast<std::size_t>(head + (tied ? 2 : 1)), group(facts, resident));
     problem.micro_batches = micro_batches;
     problem.pieces = facts.pieces;
     problem.pass = pass;
@@ -117,7 +121,8 @@ struct Findings {
   friend constexpr bool operator==(const Findings&, const Findings&) = default;
 };
 
-/// The schedule of a strategy with default numbers in a test case, and the results of its checks.
+/// The schedule of a strategy with default numbers in a test case, and the results of its checks. Of a strategy per
+/// unit, that of the first assignment of parts to groups that breaks a rule.
 template <class S>
 struct TestedCase {
   Problem problem;
@@ -125,12 +130,36 @@ struct TestedCase {
   Findings findings;
 
   constexpr explicit TestedCase(const TestCase& test_case) {
-    const S strategy{};
-    problem = test_case.problem(facts_of(strategy), facts_of(strategy).whole_at_rest);
-    if constexpr (GivesSchedule<S>)
-      schedule = strategy.schedule(problem);
-    else
-      schedule = make_schedule(strategy.rules(), problem);
+    if constexpr (requires { S::default_rules(); }) {
+      // Group g has part (first + g) % parts: every part takes the place of every group once.
+      for (std::size_t first = 0; first < S::default_rules().size() && findings.good(); ++first) {
+        assign_parts(test_case, first);
+        check(make_schedule_of_groups({}, problem));
+      }
+    } else {
+      const S strategy{};
+      problem = test_case.problem(facts_of(strategy), facts_of(strategy).whole_at_rest);
+      if constexpr (GivesSchedule<S>)
+        check(strategy.schedule(problem));
+      else
+        check(make_schedule(strategy.rules(), problem));
+    }
+  }
+
+ private:
+  /// Sets the problem of a strategy per unit.
+  constexpr void assign_parts(const TestCase& test_case, std::size_t first) {
+    const auto rules = S::default_rules();
+    problem = test_case.problem({.pieces = may_have_pieces<S> ? 1 : 0}, false);
+    for (GroupFacts& group : each(problem.groups)) {
+      const Rules& own = rules[first++ % rules.size()];
+      group = TestCase::group(own.facts, own.facts.whole_at_rest);
+      group.hold = hold_of(own, group.axes);
+      group.reduce_every_micro_batch = own.reduce_every_micro_batch || may_have_pieces<S>;
+    }
+  }
+  constexpr void check(Schedule list) {
+    schedule = std::move(list);
     findings.result = check_schedule(schedule, problem);
     if (!findings.good()) return;
     schedule = with_slots(schedule, problem);

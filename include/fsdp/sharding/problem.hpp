@@ -30,12 +30,13 @@ struct Facts {
   /// Whether sums are added in the order of ranks, for results that do not depend on their number.
   constexpr bool sums_in_order() const { return pieces > 0; }
   /// Upper bound for the bytes of the slots for gathered weights. In training and evaluation, each group then stays
-  /// gathered for the duration that minimises the gathered bytes (slots.hpp), which overrides Rules::hold. 0: no
-  /// bound; below 0: not known yet (fsdp::memory_left).
+  /// gathered for the duration that minimises the gathered bytes (slots.hpp), which overrides Rules::hold; in a
+  /// PerUnit, only groups with Hold::use. 0: no bound; below 0: not known yet (fsdp::memory_left).
   std::int64_t budget = 0;
   /// Whether every rank holds all weights between steps. facts_of sets it if AtRest is Replicate. A type of which only
   /// some values replicate declares Shard, and sets this for those values.
   bool whole_at_rest = false;
+  friend constexpr bool operator==(const Facts&, const Facts&) = default;
 };
 
 /// Pieces make results independent of the number of ranks P. A step's batch is split into V pieces, the same for every
@@ -65,16 +66,6 @@ enum class Hold : std::uint8_t {
   always,       ///< weights are never resharded: every rank has them at rest
 };
 
-/// Rules from which `make_schedule` derives a schedule.
-struct Rules {
-  Facts facts = {};                      ///< memory and use of the mesh
-  Hold hold = Hold::use;                 ///< how long a unit's weights stay gathered
-  bool reduce_every_micro_batch = true;  ///< false: partial sums are kept, and reduced after the last micro-batch
-  int prefetch_depth = 1;                ///< number of computations by which a gather is issued before its use
-  /// Upper bound for the elements gathered at the same time for single uses; 0: no bound.
-  std::int64_t live_bound = 0;
-};
-
 /// The groups of weights that a unit uses, and whether its backward needs them.
 struct UnitUse {
   std::vector<int> groups;             ///< indices of the groups whose weights it uses
@@ -84,6 +75,35 @@ struct UnitUse {
   bool offloads_input = false;  ///< in training, its input is in host memory from its forward to its backward
   Stages stages = {};           ///< its stages if several ranks share a sequence
 };
+
+/// Sizes of the mesh's axes for the groups of a strategy that are not resident.
+struct Axes {
+  int shard = 1;   ///< number of ranks over which a group is sharded
+  int across = 1;  ///< number of ranks that hold the same shard
+  int keep = 0;    ///< number of ranks that together keep the weights after forward; 0 if the strategy keeps nothing
+
+  /// Whether k ranks each keep a part of the weights after forward, with k neither 1 nor all ranks of the axis.
+  constexpr bool keeps_parts() const { return keep > 1 && keep < shard; }
+};
+
+/// Rules from which `make_schedule` derives a schedule.
+struct Rules {
+  Facts facts = {};                      ///< memory and use of the mesh
+  Hold hold = Hold::use;                 ///< how long a unit's weights stay gathered
+  bool reduce_every_micro_batch = true;  ///< false: partial sums are kept, and reduced after the last micro-batch
+  int prefetch_depth = 1;                ///< number of computations by which a gather is issued before its use
+  /// Upper bound for the elements gathered at the same time for single uses; 0: no bound. If groups have different
+  /// element types, an element is one of the smallest type.
+  std::int64_t live_bound = 0;
+  friend constexpr bool operator==(const Rules&, const Rules&) = default;
+};
+
+/// Returns the hold of the groups of a strategy with these rules on these axes.
+constexpr Hold hold_of(const Rules& rules, const Axes& axes) {
+  // With k = 1 the kept part is the whole group, so the group is simply not released.
+  if (rules.hold != Hold::always && axes.keep == 1 && axes.shard > 1) return Hold::micro_batch;
+  return rules.facts.budget != 0 && rules.hold != Hold::always ? Hold::use : rules.hold;
+}
 
 /// The properties of a group of weights.
 struct GroupFacts {
@@ -97,16 +117,25 @@ struct GroupFacts {
   std::int64_t slot_elements = 0;
   /// Only its weights are used in place in the buffer at rest (one rank that has pieces).
   bool weights_at_rest = false;
+  std::int64_t bytes_per_weight = 1;    ///< bytes per element of its gathered weights
+  std::int64_t bytes_per_gradient = 1;  ///< bytes per element of its gradients while they are summed
+  Axes axes = {};                       ///< sizes of its strategy's axes
+  /// How long its weights stay gathered, and when its gradients are reduced, by the rules of its strategy. Ignored if
+  /// the strategy has its own schedule.
+  /// @{
+  Hold hold = Hold::use;
+  bool reduce_every_micro_batch = true;
+  /// @}
+  /// Whether its weights stay gathered through the head if they would be gathered again directly after it.
+  bool held_to_head = true;
 
-  /// Returns the number of elements of its slots for gathered weights; 0 if it needs no slot.
-  constexpr std::int64_t weight_slot_elements() const { return weights_at_rest ? 0 : slot_elements; }
-};
-
-/// Sizes of the mesh's axes for groups that are not resident.
-struct Axes {
-  int shard = 1;   ///< number of ranks over which a group is sharded
-  int across = 1;  ///< number of ranks that hold the same shard
-  int keep = 0;    ///< number of ranks that together keep the weights after forward; 0 if the strategy keeps nothing
+  /// Return the bytes of its slots; 0 if it needs none.
+  /// @{
+  constexpr std::int64_t weight_slot_bytes() const { return weights_at_rest ? 0 : slot_elements * bytes_per_weight; }
+  constexpr std::int64_t gradient_slot_bytes() const { return slot_elements * bytes_per_gradient; }
+  /// @}
+  /// Returns the bytes of its gathered weights, without padding.
+  constexpr std::int64_t weight_bytes() const { return elements * bytes_per_weight; }
 };
 
 /// The kind of pass that a schedule is made for.
@@ -140,14 +169,12 @@ struct Computation {
 struct Problem {
   std::vector<UnitUse> units;      ///< in the order of declaration
   std::vector<GroupFacts> groups;  ///< units refer to them by index
-  Axes axes = {};                  ///< sizes of the mesh's axes
   int micro_batches = 1;           ///< number of micro-batches of a step
   /// Number of pieces of a step (see Facts); if above 0, gradients must be reduced in every micro-batch.
   int pieces = 0;
   Pass pass = Pass::train;  ///< kind of pass
   /// Collectives overlap computation, so that a second gradient slot improves throughput.
   bool overlap = false;
-  bool keep_last_block = true;  ///< keep the last block's weights gathered through the head
   /// The computations of a micro-batch, in order; a unit may occur any number of times. Passes other than training skip
   /// the backward computations. If empty: forward through all units, the loss in the last one, backward to the first
   /// trainable one.
@@ -155,7 +182,7 @@ struct Problem {
   /// Whether a group uses the same slot for every use, so that views that outlive a use (in an autograd engine) are
   /// valid again in the next use.
   bool fixed_slots = false;
-  /// How long each group stays gathered; replaces Rules::hold unless empty. See slots.hpp.
+  /// How long each group stays gathered whose rules release it after each use; empty: as they specify. See slots.hpp.
   std::vector<Hold> holds = {};
 
   /// Return a unit or a group by its index, from 0.
@@ -185,8 +212,6 @@ struct Problem {
   }
   /// Whether a unit's input is sent to host memory and fetched in this pass.
   constexpr bool offloads(int index) const { return pass == Pass::train && unit(index).offloads_input; }
-  /// Whether k ranks each keep a part of the weights after forward, with k neither 1 nor all ranks of the axis.
-  constexpr bool keeps_parts() const { return axes.keep > 1 && axes.keep < axes.shard; }
 };
 
 /// Returns the lowest unit that has a backward, which is the first with a trainable group; the number of units if no

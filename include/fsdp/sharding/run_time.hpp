@@ -8,20 +8,24 @@
 
 #include <algorithm>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 #include <variant>
+#include <vector>
 
 #include <tessera/fsdp/buffer/layout_policies.hpp>
 #include <tessera/fsdp/core/policy_text.hpp>
+#include <tessera/fsdp/sharding/per_unit.hpp>
 #include <tessera/fsdp/sharding/strategies.hpp>
 #include <tessera/fsdp/sharding/strategy.hpp>
 
 namespace fsdp {
 
-/// One of several strategies whose optimizer state has the same placement. It takes its rules, numbers, mesh axes, and
-/// whether weights are whole at rest, from the strategy that it contains.
+/// One of several strategies whose optimizer state has the same placement, and others of them for some tensors. It
+/// takes its rules, numbers, mesh axes, and whether weights are whole at rest, from the strategies that it contains.
 template <class First, class... Rest>
 struct RunTimeStrategy {
   static_assert(
@@ -43,27 +47,64 @@ struct RunTimeStrategy {
 
   std::variant<First, Rest...> strategy{};          ///< the strategy in use, with its numbers
   std::optional<buffer::AnyLayout> other_layout{};  ///< replaces the strategy's own layout
+  /// Other strategies for the tensors that match a pattern, as in PerUnit; the numbers of the whole module are those of
+  /// `strategy`.
+  std::vector<On<RunTimeStrategy>> units{};
 
-  /// The number of ranks per group; 0 if the strategy in use has one axis.
+  /// The number of ranks per group, which all strategies with groups share; 0 if none has.
   int ranks_per_group() const requires(mesh_axes == 2) {
-    return std::visit(
-        []<class S>(const S& held) {
-          if constexpr (mesh_axes_of<S> == 2) return held.ranks_per_group();
-          return 0;
-        },
-        strategy);
+    return detail::mesh_of_parts(raw_parts()).ranks_per_group.value_or(0);
   }
+  bool per_unit() const { return !units.empty(); }
+  std::vector<StrategyPart> parts() const;
   sharding::Facts facts() const;
   sharding::Rules rules() const;
   buffer::AnyLayout layout() const;
   std::string text() const;
   /// Lists the parts of the strategy in use, and the layout if `other_layout` is set.
   void visit(PolicyParts& parts);
+
+ private:
+  StrategyPart own_part() const;
+  std::vector<StrategyPart> raw_parts() const;
 };
 
 template <class First, class... Rest>
 sharding::Facts RunTimeStrategy<First, Rest...>::facts() const {
-  return std::visit([](const auto& held) { return sharding::facts_of(held); }, strategy);
+  sharding::Facts facts = std::visit([](const auto& held) { return sharding::facts_of(held); }, strategy);
+  for (const auto& [pattern, other] : units) facts.whole_at_rest = facts.whole_at_rest && other.facts().whole_at_rest;
+  return facts;
+}
+template <class First, class... Rest>
+StrategyPart RunTimeStrategy<First, Rest...>::own_part() const {
+  StrategyPart part = std::visit([](const auto& held) { return fsdp::part_of(held); }, strategy);
+  part.layout = layout().text();
+  part.name = text();
+  part.build_layouts = [layout = layout()](std::span<const buffer::TensorGroup> groups, std::span<const int> parts) {
+    return buffer::build_layouts(layout, groups, parts);
+  };
+  return part;
+}
+template <class First, class... Rest>
+std::vector<StrategyPart> RunTimeStrategy<First, Rest...>::raw_parts() const {
+  std::vector<StrategyPart> list;
+  for (const auto& [pattern, other] : units) {
+    list.push_back(other.own_part());
+    list.back().pattern = pattern;
+  }
+  list.push_back(own_part());
+  return list;
+}
+template <class First, class... Rest>
+std::vector<StrategyPart> RunTimeStrategy<First, Rest...>::parts() const {
+  std::vector<StrategyPart> list = raw_parts();
+  if (!per_unit()) return list;
+  StrategyPart& own = list.back();
+  const sharding::Facts whole = own.facts;
+  own.facts.budget = own.rules.facts.budget = own.facts.pieces = own.rules.facts.pieces = 0;
+  own.rules.live_bound = 0;
+  own.rules.prefetch_depth = 1;
+  return detail::parts_per_unit(std::move(list), whole.pieces);
 }
 template <class First, class... Rest>
 sharding::Rules RunTimeStrategy<First, Rest...>::rules() const {
@@ -106,11 +147,14 @@ using RunTimeAny =
 
 /// Instantiates the members of a RunTimeStrategy. Those of the lists above are compiled into the library, and the
 /// StrategyCalls of the types that programs use.
-#define FSDP_RUN_TIME_STRATEGY(EXTERN, S)              \
-  EXTERN template sharding::Facts S::facts() const;    \
-  EXTERN template sharding::Rules S::rules() const;    \
-  EXTERN template buffer::AnyLayout S::layout() const; \
-  EXTERN template std::string S::text() const;         \
+#define FSDP_RUN_TIME_STRATEGY(EXTERN, S)                         \
+  EXTERN template sharding::Facts S::facts() const;               \
+  EXTERN template StrategyPart S::own_part() const;               \
+  EXTERN template std::vector<StrategyPart> S::raw_parts() const; \
+  EXTERN template std::vector<StrategyPart> S::parts() const;     \
+  EXTERN template sharding::Rules S::rules() const;               \
+  EXTERN template buffer::AnyLayout S::layout() const;            \
+  EXTERN template std::string S::text() const;                    \
   EXTERN template void S::visit(PolicyParts&)
 FSDP_RUN_TIME_STRATEGY(extern, RunTimeSharded);
 FSDP_RUN_TIME_STRATEGY(extern, RunTimeGrouped);

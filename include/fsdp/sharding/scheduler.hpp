@@ -42,6 +42,8 @@ class Scheduler {
  public:
   constexpr Scheduler(const Rules& rules, const Problem& problem)
       : rules_(rules), problem_(problem), computes_(computations(problem)) {
+    for (const GroupFacts& group : each(problem.groups))
+      smallest_ = smallest_ == 0 ? group.bytes_per_weight : std::min(smallest_, group.bytes_per_weight);
     find_shared();
     check_live_bound();
     steps_.reserve(computes_.size());
@@ -79,11 +81,11 @@ class Scheduler {
   /// Returns how long a group stays gathered in this pass.
   constexpr Hold hold_of(int group) const {
     const GroupFacts& facts = problem_.group(group);
-    if (facts.resident || rules_.hold == Hold::always || problem_.pass == Pass::generate_again) return Hold::always;
+    if (facts.resident || facts.hold == Hold::always || problem_.pass == Pass::generate_again) return Hold::always;
     if (facts.persistent || problem_.pass == Pass::generate) return Hold::step;
-    if (!problem_.holds.empty()) return chosen_hold(problem_.holds[static_cast<std::size_t>(group)]);
-    // With k = 1 the kept part is the whole group, so the group is simply not released.
-    return problem_.axes.keep == 1 && problem_.axes.shard > 1 ? Hold::micro_batch : rules_.hold;
+    if (facts.hold == Hold::use && !problem_.holds.empty())
+      return chosen_hold(problem_.holds[static_cast<std::size_t>(group)]);
+    return facts.hold;
   }
   /// Returns a hold of Problem::holds as it applies to the pass. An evaluation equals a training step up to its first
   /// loss, and so uses the same slots: groups that the step would still hold then stay gathered.
@@ -91,14 +93,16 @@ class Scheduler {
     return problem_.pass == Pass::evaluate && hold == Hold::micro_batch ? Hold::step : hold;
   }
   constexpr bool reduces_every_micro_batch(int group) const {
-    return rules_.reduce_every_micro_batch && !problem_.group(group).resident;
+    return problem_.group(group).reduce_every_micro_batch && !problem_.group(group).resident;
   }
 
+  /// Returns a group's elements as the live bound counts them.
+  constexpr std::int64_t size_of(int group) const { return problem_.group(group).weight_bytes() / smallest_; }
   /// Returns the number of elements that are gathered only for computation `k`.
   constexpr std::int64_t needed(int k) const {
     std::int64_t sum = 0;
     if (uses_weights(k))
-      for (int group : groups_at(k)) sum += counts(group) ? problem_.group(group).elements : 0;
+      for (int group : groups_at(k)) sum += counts(group) ? size_of(group) : 0;
     return sum;
   }
   /// Whether a group counts towards the live bound. Tied weights and weights that stay gathered for longer than one use
@@ -173,8 +177,8 @@ class Scheduler {
     const int depth = rules_.live_bound > 0 ? std::min(rules_.prefetch_depth, 1) : rules_.prefetch_depth;
     if (step(use) - depth > step(last) + 1) return false;
     for (int k = last + 1; k < use; ++k) {
-      if (at(k).action == Action::loss && !problem_.keep_last_block) return false;
-      if (rules_.live_bound > 0 && needed(k) + problem_.group(group).elements > rules_.live_bound) return false;
+      if (at(k).action == Action::loss && !problem_.group(group).held_to_head) return false;
+      if (rules_.live_bound > 0 && needed(k) + size_of(group) > rules_.live_bound) return false;
     }
     return true;
   }
@@ -191,12 +195,12 @@ class Scheduler {
       if (life.issued >= life.gathered.size() || life.gathered[life.issued].first != ahead) continue;
       if (life.issued > 0 && life.gathered[life.issued - 1].last >= now) continue;  // not released yet
       if (counts(group)) {
-        if (rules_.live_bound > 0 && ahead > now && live_ + facts.elements > rules_.live_bound) return false;
-        live_ += facts.elements;
+        if (rules_.live_bound > 0 && ahead > now && live_ + size_of(group) > rules_.live_bound) return false;
+        live_ += size_of(group);
       }
       const bool again =
           life.issued > 0 && at(life.gathered[life.issued - 1].first).micro_batch == at(ahead).micro_batch;
-      add(problem_.keeps_parts() && again ? Action::gather_in_group : Action::gather, group, at(ahead).micro_batch);
+      add(facts.axes.keeps_parts() && again ? Action::gather_in_group : Action::gather, group, at(ahead).micro_batch);
       ++life.issued;
     }
     return true;
@@ -223,9 +227,9 @@ class Scheduler {
       ++life.released;
       const bool again =
           life.released < life.gathered.size() && at(life.gathered[life.released].first).micro_batch == micro_batch;
-      if (problem_.keeps_parts() && again) add(Action::keep, group, micro_batch);
+      if (problem_.group(group).axes.keeps_parts() && again) add(Action::keep, group, micro_batch);
       add(Action::release, group, micro_batch);
-      if (counts(group)) live_ -= problem_.group(group).elements;
+      if (counts(group)) live_ -= size_of(group);
     }
   }
 
@@ -253,16 +257,27 @@ class Scheduler {
   std::vector<int> all_;                     // [groups]
   std::vector<std::vector<int>> ascending_;  // [units]: their groups, ascending
   std::vector<Lifetime> lives_;
+  std::int64_t smallest_ = 0;  ///< fewest bytes of an element of any group
   std::int64_t live_ = 0;
   Schedule schedule_;
 };
 
 }  // namespace detail
 
-/// Returns the schedule that follows from a strategy's rules for a problem. Its slots are not assigned yet (slots.hpp).
-/// Throws InputError if the live bound is smaller than a unit, or is combined with Problem::holds.
-constexpr Schedule make_schedule(const Rules& rules, const Problem& problem) {
+/// Returns the schedule of groups that have the holds and reductions of their strategies, with the prefetch depth and
+/// the live bound of `rules`. Its slots are not assigned yet (slots.hpp). Throws InputError if the live bound is
+/// smaller than a unit, or is combined with Problem::holds.
+constexpr Schedule make_schedule_of_groups(const Rules& rules, const Problem& problem) {
   return detail::Scheduler(rules, problem).run();
+}
+
+/// Returns the schedule that follows from the rules of one strategy for all groups. Throws as above.
+constexpr Schedule make_schedule(const Rules& rules, Problem problem) {
+  for (GroupFacts& group : detail::each(problem.groups)) {
+    group.hold = hold_of(rules, group.axes);
+    group.reduce_every_micro_batch = rules.reduce_every_micro_batch;
+  }
+  return make_schedule_of_groups(rules, problem);
 }
 
 }  // namespace fsdp::sharding

@@ -197,7 +197,7 @@ class SlotNumbers {
   constexpr bool takes_part(const Task& task) const {
     if (!has_slot(task.action, kind_)) return false;
     const GroupFacts& group = problem_.group(task.index);
-    return (kind_ == SlotKind::weights ? group.weight_slot_elements() : group.slot_elements) > 0;
+    return (kind_ == SlotKind::weights ? group.weight_slot_bytes() : group.gradient_slot_bytes()) > 0;
   }
 
   constexpr int lowest() {

@@ -25,7 +25,7 @@ namespace fsdp::sharding {
 /// any hold of this group. A group that is used in place in its buffers at rest gets no slot.
 Schedule assign_slots(const Schedule& schedule, const Problem& problem);
 
-/// The number of elements of each slot.
+/// The number of bytes of each slot.
 struct SlotSizes {
   std::vector<std::int64_t> weights;    ///< sizes of the slots for gathered weights
   std::vector<std::int64_t> gradients;  ///< sizes of the slots for gradients
@@ -37,12 +37,6 @@ SlotSizes slot_sizes(const Schedule& placed, const Problem& problem);
 
 /// Returns the larger of the two sizes for each slot.
 SlotSizes largest(SlotSizes a, const SlotSizes& b);
-
-/// The budget for the slots for gathered weights.
-struct WeightSlots {
-  std::int64_t bytes = 0;             ///< upper bound for the bytes of all slots: Facts::budget
-  std::int64_t bytes_per_weight = 1;  ///< bytes per element of the gathered type
-};
 
 /// The chosen hold of each group, and its cost on one rank.
 struct Residency {
@@ -60,7 +54,8 @@ inline constexpr std::size_t most_groups_tried = 12;
 
 /// Chooses how long each group stays gathered, so that a step gathers the fewest bytes. This is a pure function, called
 /// before anything is allocated: all ranks choose the same, since all have the same problems. Source: the selective
-/// unsharding of DeepCompile (Tanaka et al. 2025), which decides from a profile of a step. `steps`: the passes whose
+/// unsharding of DeepCompile (Tanaka et al. 2025), which decides from a profile of a step. Only groups with Hold::use
+/// have a choice. `budget`: upper bound for the bytes of all slots (Facts::budget). `steps`: the passes whose
 /// gathers are counted, each once; `others`: other passes that use the same slots. A choice fits if the placed slots of
 /// all passes (slots.hpp), each as large as its largest holder, are within the budget. `schedule_of` makes the schedule
 /// of a problem, whose Problem::holds specifies how long groups stay gathered; the number of times that it gathers a
@@ -71,6 +66,6 @@ inline constexpr std::size_t most_groups_tried = 12;
 /// starts from single uses, and from holds of a micro-batch or of the step for all groups if that fits, so that the
 /// result never gathers more than any of these. Throws InputError if nothing fits.
 Residency choose_residency(FunctionRef<Schedule(const Problem&)> schedule_of, std::span<const Problem> steps,
-                           std::span<const Problem> others, const WeightSlots& slots);
+                           std::span<const Problem> others, std::int64_t budget);
 
 }  // namespace fsdp::sharding

@@ -13,6 +13,7 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <vector>
 
 #include <tessera/fsdp/buffer/layout.hpp>
 #include <tessera/fsdp/core/error.hpp>
@@ -190,6 +191,19 @@ struct HybridShard {
     rules.facts = facts();
     return rules;
   }
+  /// The inner strategy's parts, on this mesh.
+  /// @{
+  bool per_unit() const requires sharding::MayHaveParts<Inner> { return inner.per_unit(); }
+  std::vector<StrategyPart> parts() const requires sharding::MayHaveParts<Inner> {
+    std::vector<StrategyPart> list = inner.parts();
+    for (StrategyPart& part : list) {
+      part.facts.across = facts().across;
+      part.mesh.ranks_per_group = group;
+      part.shards_across = optimizer == OptimizerAcross::sharded;
+    }
+    return list;
+  }
+  /// @}
   /// Returns the inner strategy's own schedule. The problem specifies the communication over the outer axis.
   sharding::Schedule schedule(const sharding::Problem& problem) const requires sharding::GivesSchedule<Inner> {
     return inner.schedule(problem);
@@ -258,6 +272,11 @@ struct Reproducible : Strategy {
     rules.facts = facts();
     rules.reduce_every_micro_batch = true;
     return rules;
+  }
+  std::vector<StrategyPart> parts() const requires sharding::MayHaveParts<Strategy> {
+    std::vector<StrategyPart> list = Strategy::parts();
+    for (StrategyPart& part : list) part.rules.reduce_every_micro_batch = true;
+    return list;
   }
   std::string text() const { return listed_text(*this); }
   void visit(PolicyParts& parts) {

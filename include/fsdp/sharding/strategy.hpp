@@ -8,14 +8,19 @@
 #pragma once
 
 #include <concepts>
+#include <cstddef>
 #include <functional>
 #include <optional>
 #include <span>
+#include <string>
 #include <type_traits>
 #include <vector>
 
 #include <tessera/fsdp/buffer/layout.hpp>
+#include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/has_member.hpp>
+#include <tessera/fsdp/core/policy_text.hpp>
+#include <tessera/fsdp/core/tensor_pattern.hpp>
 #include <tessera/fsdp/sharding/problem.hpp>
 #include <tessera/fsdp/sharding/schedule.hpp>
 
@@ -23,6 +28,8 @@ namespace fsdp::sharding {
 
 /// Returns `make_schedule(rules, problem)` (scheduler.hpp); compiled in the library.
 Schedule schedule_from(const Rules& rules, const Problem& problem);
+/// Returns `make_schedule_of_groups(rules, problem)`; compiled in the library.
+Schedule schedule_of_groups(const Rules& rules, const Problem& problem);
 
 /// A strategy that provides its own schedule.
 template <class S>
@@ -42,13 +49,22 @@ concept GivesFacts = requires(const S strategy) {
   { strategy.facts() } -> std::same_as<Facts>;
 };
 
+/// Whether a strategy may consist of parts with different rules: PerUnit, and strategies chosen at run time.
+template <class S>
+concept MayHaveParts = requires(const S strategy) {
+  { strategy.per_unit() } -> std::same_as<bool>;
+};
+
 /// Returns the strategy's schedule for a problem. A strategy with both a schedule and rules uses its schedule.
 template <class S>
 Schedule schedule_of(const S& strategy, const Problem& problem) {
-  if constexpr (GivesSchedule<S>)
+  if constexpr (GivesSchedule<S>) {
     return strategy.schedule(problem);
-  else
+  } else {
+    if constexpr (MayHaveParts<S>)
+      if (strategy.per_unit()) return schedule_of_groups(strategy.rules(), problem);
     return schedule_from(strategy.rules(), problem);
+  }
 }
 
 /// Returns the facts of a strategy: its own, or the facts in its rules. Sets whole_at_rest if its type replicates at
@@ -113,6 +129,7 @@ inline constexpr bool axes_by_value<S> = S::axes_by_value;
 struct MeshChoice {
   std::optional<int> ranks_per_group = {};  ///< number of ranks of the inner axis; nullopt if there is one axis
   bool by_value = false;                    ///< other values of its type work on another number of axes
+  friend bool operator==(const MeshChoice&, const MeshChoice&) = default;
 };
 
 /// Returns a strategy's choice of axes.
@@ -124,33 +141,6 @@ MeshChoice mesh_of(const S& strategy) {
   return mesh;
 }
 
-/// What a module uses of a strategy, as a value whose type does not depend on the strategy's.
-struct StrategyCalls {
-  sharding::Facts facts;  ///< see sharding::facts_of
-  /// See sharding::schedule_of.
-  std::function<sharding::Schedule(const sharding::Problem&)> schedule_of;
-  /// See buffer::build_layouts.
-  std::function<std::vector<buffer::Layout>(std::span<const buffer::TensorGroup>, std::span<const int> parts)>
-      build_layouts;
-  MeshChoice mesh;               ///< see mesh_of
-  bool shares_sequences = true;  ///< several ranks may share a sequence if the stack's policy does
-};
-/// Returns the StrategyCalls of a strategy, with a copy of it; of a strategy that has them (`calls`), these.
-template <class S>
-StrategyCalls calls_of(const S& strategy) {
-  if constexpr (requires {
-                  { strategy.calls } -> std::same_as<const StrategyCalls&>;
-                })
-    return strategy.calls;
-  else
-    return {.facts = sharding::facts_of(strategy),
-            .schedule_of = [=](const sharding::Problem& problem) { return sharding::schedule_of(strategy, problem); },
-            .build_layouts = [layout = layout_of(strategy)](
-                                 std::span<const buffer::TensorGroup> groups,
-                                 std::span<const int> parts) { return buffer::build_layouts(layout, groups, parts); },
-            .mesh = mesh_of(strategy)};
-}
-
 namespace detail {
 template <class S>
 struct AcrossOf : std::type_identity<buffer::Replicate> {};
@@ -159,9 +149,78 @@ requires requires { typename S::Across; }
 struct AcrossOf<S> : std::type_identity<typename S::Across> {};
 }  // namespace detail
 
+/// The Across of a PerUnit whose parts place optimizer state over the outer axis differently.
+struct ByGroup {};
+
 /// Placement of main weights and optimizer state over the mesh's outer axis: Replicate by default.
 template <class S>
 using OptimizerPlacement = typename detail::AcrossOf<S>::type;
+
+/// The strategy of some groups of a module, as a value whose type does not depend on the strategy's.
+struct StrategyPart {
+  TensorPattern pattern = {};  ///< its tensors; ignored in the last part, which has those that no pattern selects
+  sharding::Facts facts = {};  ///< see sharding::facts_of
+  sharding::Rules rules = {};  ///< the strategy's rules; default if it has its own schedule
+  MeshChoice mesh = {};        ///< see mesh_of
+  bool shards_across = false;  ///< whether its OptimizerPlacement is Shard
+  std::string layout = {};     ///< its layout policy: equal texts are equal policies; empty if that is not known
+  std::size_t same_as = 0;     ///< index of the first part with the same strategy, whose groups include its tensors
+  std::string name = {};       ///< the strategy's text
+  /// See buffer::build_layouts.
+  std::function<std::vector<buffer::Layout>(std::span<const buffer::TensorGroup>, std::span<const int> parts)>
+      build_layouts = {};
+};
+
+/// What a module uses of a strategy, as a value whose type does not depend on the strategy's.
+struct StrategyCalls {
+  sharding::Facts facts = {};  ///< see sharding::facts_of
+  /// See sharding::schedule_of.
+  std::function<sharding::Schedule(const sharding::Problem&)> schedule_of = {};
+  MeshChoice mesh = {};                  ///< see mesh_of
+  std::vector<StrategyPart> parts = {};  ///< at least one; several for a PerUnit
+  bool shares_sequences = true;          ///< several ranks may share a sequence if the stack's policy does
+};
+
+/// Returns a strategy as the only part of a module's strategy.
+template <class S>
+StrategyPart part_of(const S& strategy) {
+  using L = typename S::Layout;
+  if constexpr (sharding::MayHaveParts<S>)
+    require<InputError>(!strategy.per_unit(),
+                        "sharding: a part of a strategy per unit has parts too; list them together");
+  StrategyPart part{.facts = sharding::facts_of(strategy),
+                    .mesh = mesh_of(strategy),
+                    .shards_across = std::is_same_v<OptimizerPlacement<S>, buffer::Shard>,
+                    .name = policy_text(strategy),
+                    .build_layouts = [layout = layout_of(strategy)](std::span<const buffer::TensorGroup> groups,
+                                                                    std::span<const int> parts) {
+                      return buffer::build_layouts(layout, groups, parts);
+                    }};
+  if constexpr (sharding::GivesRules<S>) part.rules = strategy.rules();
+  if constexpr (std::is_empty_v<L> || requires(const L layout) { layout.text(); })
+    part.layout = std::string(type_name<L>()) + " " + policy_text(layout_of(strategy));
+  return part;
+}
+
+/// Returns the StrategyCalls of a strategy, with a copy of it; of a strategy that has them (`calls`), these.
+template <class S>
+StrategyCalls calls_of(const S& strategy) {
+  if constexpr (requires {
+                  { strategy.calls } -> std::same_as<const StrategyCalls&>;
+                }) {
+    return strategy.calls;
+  } else {
+    StrategyCalls calls{
+        .facts = sharding::facts_of(strategy),
+        .schedule_of = [=](const sharding::Problem& problem) { return sharding::schedule_of(strategy, problem); },
+        .mesh = mesh_of(strategy)};
+    if constexpr (sharding::MayHaveParts<S>)
+      calls.parts = strategy.parts();
+    else
+      calls.parts.push_back(part_of(strategy));
+    return calls;
+  }
+}
 
 /// Whether every tensor that a rank steps is whole on that rank, as optimizers of whole matrices require.
 template <class S>
@@ -195,7 +254,8 @@ consteval bool check_optional_parts() {
       !has_axes_by_value<S>() || requires { typename std::bool_constant<S::axes_by_value>; },
       "fsdp: a sharding strategy has an axes_by_value that is no static constexpr bool");
   static_assert(
-      !has_Across<S>() || requires { requires buffer::Placement<typename S::Across>; },
+      !has_Across<S>() ||
+          requires { requires buffer::Placement<typename S::Across> || std::is_same_v<typename S::Across, ByGroup>; },
       "fsdp: a sharding strategy has an Across that is no placement; take fsdp::buffer::Shard or Replicate");
   static_assert(
       !has_offloads_optimizer<S>() || requires { typename std::bool_constant<S::offloads_optimizer>; },

@@ -66,8 +66,8 @@ class MemoryWatch {
       for (std::size_t i = 0; i < expected.size(); ++i) {
         const auto* const slot = slot_at(static_cast<int>(i));
         expect_value("a slot has the size that the schedules of training and evaluation need", message("slot ", i),
-                     "the number of its elements", static_cast<std::int64_t>(slot->size), expected[i]);
-        if (slot->size > 0) ranges.push_back(range_of(slot->data, slot->size));
+                     "the number of its bytes", static_cast<std::int64_t>(slot->bytes), expected[i]);
+        if (slot->bytes > 0) ranges.push_back(range_of(slot->data, slot->bytes));
       }
     };
     list(weight_slots_, sizes.weights, [&](int i) { return &module.weight_slot(i); });
@@ -81,7 +81,7 @@ class MemoryWatch {
       if (group.facts().trainable) fill(group.summed_gradient().data(), group.summed_gradient().size());
     for (int i = 0; i < gradient_slots_made_; ++i) {
       const auto& slot = module_.gradient_slot(i);
-      fill(slot.open(), slot.size);
+      fill(slot.template open<float>(), slot.bytes / std::int64_t{sizeof(float)});
     }
     module_.synchronize();
   }

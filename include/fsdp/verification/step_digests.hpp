@@ -92,13 +92,14 @@ class PieceDigestsOf {
   }
   /// Adds a group's gradient before it is reduced. An unwritten gradient is zero and is skipped.
   void add_gradient(int group) {
-    const auto& own = module_.groups()[static_cast<std::size_t>(group)];
-    for (std::size_t i = 0; i < own.parameters().size(); ++i) {
-      const auto gradient = own.gradient(static_cast<std::int64_t>(i));
-      if (gradient.wanted() && *gradient.written)
-        sums_.template add<float>(2 * units_ + group, Tensor<const float>(gradient.tensor),
-                                  device::digest_key(own.parameters()[i].name));
-    }
+    module_.groups().visit(group, [&](const auto& own) {
+      for (std::size_t i = 0; i < own.parameters().size(); ++i) {
+        const auto gradient = own.gradient(static_cast<std::int64_t>(i));
+        if (gradient.wanted() && *gradient.written)
+          sums_.template add<float>(2 * units_ + group, Tensor<const float>(gradient.tensor),
+                                    device::digest_key(own.parameters()[i].name));
+      }
+    });
   }
   /// Return all ranks' digests, and their number per rank. The order is: each unit's output in forward and in backward,
   /// then each group's gradient.

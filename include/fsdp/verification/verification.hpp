@@ -180,7 +180,9 @@ class RestingDigestsOf {
       const std::int64_t at = piece.group * kinds;
       const std::uint64_t key = device::digest_key(piece.parameter->name);
       if (piece.has_main()) sums_.template add<float>(at, Tensor<const float>(piece.main), key, piece.begin);
-      sums_.template add<Compute>(at + 1, Tensor<const Compute>(piece.model), key, piece.begin);
+      with_view(piece.model, [&]<class T>(const Tensor<T>& model) {
+        sums_.template add<T>(at + 1, Tensor<const T>(model), key, piece.begin);
+      });
       std::uint64_t state = 0;
       for (const Tensor<float>& values : optimizer_.states(i))
         sums_.template add<float>(at + 2, Tensor<const float>(values), key + 2 * ++state, piece.begin);

@@ -254,8 +254,7 @@ class EngineOf final : public Engine {
     start.ranks_per_sequence = options_.sequence.ranks;
     start.threads = training_.request().shape.threads();
     start.library = communicator_.monitor().library;
-    if (start.pieces == 0 && std::same_as<typename Stack::Precision::Reduce, float> &&
-        options_.launch.reductions == Reductions::deterministic)
+    if (!module.exchanges_sums() && options_.launch.reductions == Reductions::deterministic)
       facts_.lost_promise = communicator_.monitor().lost_promise;
     start.instruction_set = device::arithmetic();
     start.parameters = parameter_count(model_);

@@ -10,6 +10,7 @@
 
 #include <tessera/fsdp/core/checked.hpp>
 #include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/policy_text.hpp>
 
 namespace fsdp::buffer {
 namespace {
@@ -220,8 +221,12 @@ std::vector<Layout> Owned::build(std::span<const TensorGroup> groups, int parts)
   return layouts;
 }
 
+std::string Owned::text() const {
+  return slack == usual_slack ? std::string(name) : message(name, ":slack=", exact_text(slack));
+}
+
 std::string AnyLayout::text() const {
-  return std::visit([]<class L>(const L&) { return std::string(L::name); }, policy_);
+  return std::visit([](const auto& policy) { return policy_text(policy); }, policy_);
 }
 std::vector<Layout> AnyLayout::build(std::span<const TensorGroup> groups, int parts) const {
   return std::visit([&](const auto& policy) { return policy.build(groups, parts); }, policy_);

@@ -69,9 +69,10 @@ std::size_t index_of(std::span<const TensorPattern> patterns, std::string_view u
   std::size_t found = patterns.size();
   for (std::size_t i = 0; i < patterns.size(); ++i) {
     if (!patterns[i].matches(unit, parameter)) continue;
-    require<InputError>(found == patterns.size(), what, "'", parameter.name, "' of ", unit, " matches both '",
-                        patterns[found].text(), "' and '", patterns[i].text(),
-                        "'; a tensor may match one pattern, so make one of them narrower");
+    if (found < patterns.size())
+      throw InputError(message(what, "'", parameter.name, "' of ", unit, " matches both '", patterns[found].text(),
+                               "' and '", patterns[i].text(),
+                               "'; a tensor may match one pattern, so make one of them narrower"));
     found = i;
   }
   return found;

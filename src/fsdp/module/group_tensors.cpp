@@ -53,9 +53,11 @@ std::array<std::int64_t, 3> elements_of(GroupList groups, int rank) {
   return elements;
 }
 
-std::string first_cut(GroupList groups, bool across) {
+std::string first_cut(GroupList groups) {
   for (const GroupTensors* const group : groups) {
     if (!group->facts().trainable) continue;
+    if (group->facts().resident && group->facts().across != sharding::Across::shard) continue;
+    const bool across = group->facts().across == sharding::Across::shard;
     const buffer::Layout& layout = group->layout();
     for (int shard = 0; shard < std::ssize(layout.local_sizes); ++shard) {
       const int replicas = across ? static_cast<int>(layout.across_of(shard).counts.size()) : 1;

@@ -69,17 +69,19 @@ const sharding::Stages& checked_stages(const Unit& unit) {
 
 }  // namespace
 
-ModulePlan::ModulePlan(std::span<const Unit> units, const PassPlan& passes, const sharding::Facts& facts,
-                       const sharding::Axes& axes, int ranks, bool overlaps)
-    : passes_(passes), budget_(facts.budget), units_(text_of(units)) {
+ModulePlan::ModulePlan(std::span<const Unit> units, const PassPlan& passes, StrategyCalls strategy,
+                       std::vector<sharding::Axes> axes, int ranks, bool overlaps)
+    : passes_(passes), strategy_(std::move(strategy)), axes_(std::move(axes)), units_(text_of(units)) {
   require<InputError>(passes.micro_batches >= 1, "sharded module: ", passes.micro_batches,
                       " micro-batches make no step; give at least 1");
-  require<InputError>(facts.persistence_threshold >= 0, "sharding: a persistence threshold of ",
-                      facts.persistence_threshold, " elements; give 0 for no persistent tensors");
+  require(!strategy_.parts.empty() && strategy_.parts.size() == axes_.size(), "sharding: a strategy has no parts");
+  for (const StrategyPart& part : strategy_.parts)
+    require<InputError>(part.facts.persistence_threshold >= 0, "sharding: a persistence threshold of ",
+                        part.facts.persistence_threshold, " elements; give 0 for no persistent tensors");
   check_ranks_per_sequence(passes.ranks_per_sequence, ranks);
-  check_pieces(facts, ranks / passes.ranks_per_sequence);
+  check_pieces(ranks / passes.ranks_per_sequence);
   digest_ = hashed(digest_, std::int64_t{passes.ranks_per_sequence});
-  UnitGroups groups = group_parameters(units, passes.unit_options, facts.persistence_threshold, facts.pieces > 0);
+  UnitGroups groups = group_parameters(units, passes.unit_options, strategy_.parts, strategy_.facts.pieces > 0);
   for (const GroupedParameters& group : groups.groups) names_.groups.push_back(group.name);
   for (std::size_t i = 0; i < units.size(); ++i) {
     names_.units.push_back(units[i].name);
@@ -87,14 +89,13 @@ ModulePlan::ModulePlan(std::span<const Unit> units, const PassPlan& passes, cons
     groups.uses[i].stages = units[i].stages;
   }
   grouped_ = std::move(groups.groups);
+  for (const GroupedParameters& group : grouped_) digest_ = hashed(digest_, std::int64_t{group.is_float});
   steps_digest_ = digest_of_steps(grouped_);
   references_ = std::move(groups.references);
   problem_ = {.units = std::move(groups.uses),
               .groups = {},
-              .axes = axes,
-              .pieces = facts.pieces,
+              .pieces = strategy_.facts.pieces,
               .overlap = overlaps,
-              .keep_last_block = passes.unit_options.keep_last_block,
               .fixed_slots = passes.fixed_slots};
   check_orders(units);
   if (passes_.orders.empty()) passes_.orders.emplace_back();
@@ -103,14 +104,23 @@ ModulePlan::ModulePlan(std::span<const Unit> units, const PassPlan& passes, cons
 
 ModulePlan::~ModulePlan() = default;
 
-void ModulePlan::check_pieces(const sharding::Facts& facts, int groups) const {
+sharding::GroupFacts ModulePlan::facts_of(const GroupedParameters& group) const {
+  sharding::GroupFacts facts = fsdp::facts_of(group, part_of(group), axes_[group.part]);
+  facts.held_to_head = passes_.unit_options.keep_last_block;
+  return facts;
+}
+
+void ModulePlan::check_pieces(int groups) const {
+  const sharding::Facts& facts = strategy_.facts;
   require<InputError>(facts.pieces >= 0, "sharding: a step of ", facts.pieces, " pieces; give at least 1");
   if (facts.pieces == 0 || passes_.purpose != Purpose::train) return;
-  require<InputError>(facts.across == sharding::Across::nothing,
+  const auto crosses = [](const StrategyPart& part) { return part.facts.across != sharding::Across::nothing; };
+  require<InputError>(std::ranges::none_of(strategy_.parts, crosses),
                       "sharding: this strategy adds up the gradients of each group of ranks first, so that the sum "
                       "would depend on the ranks; take fsdp2, zero2 or zero3, which reduce over all ranks, with "
                       "pieces, or leave the pieces out");
-  require<InputError>(passes_.unit_options.replicated.empty(),
+  const auto replicates = [](const StrategyPart& part) { return part.facts.whole_at_rest; };
+  require<InputError>(passes_.unit_options.replicated.empty() && std::ranges::none_of(strategy_.parts, replicates),
                       "sharding: parameters that are whole on every rank (replicated) add up each rank's gradients "
                       "first, so that the sum would depend on the ranks; leave either them or the pieces out");
   const int micro_batches = sharding::micro_batches_of(facts.pieces, groups);
@@ -196,7 +206,7 @@ sharding::Problem ModulePlan::problem_of(const Key& key) const {
 
 PlannedPass ModulePlan::made(const Key& key) const {
   PlannedPass made{.problem = problem_of(key), .schedule = {}};
-  made.schedule = sharding::checked_and_placed(schedule_of_(made.problem), made.problem, names_);
+  made.schedule = sharding::checked_and_placed(strategy_.schedule_of(made.problem), made.problem, names_);
   return made;
 }
 
@@ -220,14 +230,15 @@ std::vector<ModulePlan::Key> ModulePlan::keys() const {
   return list;
 }
 
-void ModulePlan::choose_holds(std::int64_t bytes_per_weight) {
+void ModulePlan::choose_holds() {
+  const std::int64_t budget = strategy_.facts.budget;
   require<InputError>(
-      budget_ != memory_left,
+      budget != memory_left,
       "sharding: budget=auto, what memory leaves for gathered weights, is found out by the command train "
       "alone; give bytes, as in budget=512MiB");
-  require<InputError>(budget_ >= 0, "sharding: a budget of ", budget_,
+  require<InputError>(budget >= 0, "sharding: a budget of ", budget,
                       " bytes for gathered weights; give bytes, or 0 for no bound");
-  if (budget_ == 0 || passes_.purpose == Purpose::generate) return;
+  if (budget == 0 || passes_.purpose == Purpose::generate) return;
   const sharding::Pass counted = passes_of(passes_.purpose).front();
   std::vector<sharding::Problem> steps, others;
   for (const Key& key : keys()) {
@@ -235,17 +246,15 @@ void ModulePlan::choose_holds(std::int64_t bytes_per_weight) {
     const bool is_step = pass == counted && micro_batches == most_micro_batches(pass);
     (is_step ? steps : others).push_back(problem_of(key));
   }
-  residency_ =
-      sharding::choose_residency(schedule_of_, steps, others, {.bytes = budget_, .bytes_per_weight = bytes_per_weight});
+  residency_ = sharding::choose_residency(strategy_.schedule_of, steps, others, budget);
 }
 
-void ModulePlan::make_schedules(ScheduleOf schedule_of, std::int64_t bytes_per_weight) {
-  schedule_of_ = std::move(schedule_of);
+void ModulePlan::make_schedules() {
   first_backward_ = sharding::first_backward(problem_);
   const int lowest = std::max(first_backward_, 1), head = static_cast<int>(problem_.units.size()) - 1;
   for (const int block : offloaded_blocks(passes_.unit_options.offload_inputs, head - lowest))
     problem_.units[static_cast<std::size_t>(lowest + block)].offloads_input = true;
-  choose_holds(bytes_per_weight);
+  choose_holds();
   for (const Key& key : keys()) {
     PlannedPass placed = made(key);
     slots_ = largest(std::move(slots_), sharding::slot_sizes(placed.schedule, placed.problem));

@@ -11,13 +11,12 @@
 
 namespace fsdp {
 
-ModuleState::ModuleState(std::span<const Unit> units, ModuleSettings settings, const sharding::Facts& facts,
-                         const sharding::Axes& axes, const ModuleRank& where)
-    : ModulePlan(units, settings.passes, facts, axes, where.ranks, where.overlaps),
+ModuleState::ModuleState(std::span<const Unit> units, ModuleSettings settings, const StrategyCalls& strategy,
+                         std::vector<sharding::Axes> axes, const ModuleRank& where)
+    : ModulePlan(units, settings.passes, strategy, std::move(axes), where.ranks, where.overlaps),
       settings_(std::move(settings)),
       sequence_group_(fsdp::sequence_group(where.rank, where.ranks, settings_.passes.ranks_per_sequence)),
-      counts_only_(where.counts_only),
-      whole_at_rest_(facts.whole_at_rest) {
+      counts_only_(where.counts_only) {
   if (!counts_only_)
     for (const Parameter& parameter : distinct_parameters(units)) without_values_.push_back(parameter.name);
 }

@@ -8,6 +8,7 @@
 #include <map>
 #include <numeric>
 #include <set>
+#include <string_view>
 
 #include <fnmatch.h>
 
@@ -76,6 +77,40 @@ void check_patterns(const std::vector<std::string>& patterns, UnitLists units, c
         what, " '", pattern, "' matches no parameter of the model; ", suggestion(pattern, names));
 }
 
+/// Returns, for each parameter of each unit, the index of the pattern that selects it in any unit that has it; the
+/// number of patterns if none does. Throws InputError for a pattern that selects nothing, and for a parameter that
+/// several patterns select.
+std::vector<std::vector<std::size_t>> indices_of(const std::vector<TensorPattern>& patterns, UnitLists units,
+                                                 const char* what) {
+  std::map<std::string_view, std::size_t> found;
+  std::vector<bool> used(patterns.size() + 1);
+  for (const Unit& unit : units)
+    for (const Parameter& parameter : unit.parameters) {
+      const std::size_t index = index_of(patterns, unit.name, parameter, what);
+      std::size_t& known = found.try_emplace(parameter.name, index).first->second;
+      if (index != known && index < patterns.size() && known < patterns.size())
+        throw InputError(message(what, "'", parameter.name, "', which several units share, matches both '",
+                                 patterns[known].text(), "' and '", patterns[index].text(),
+                                 "'; a tensor may match one pattern"));
+      known = std::min(known, index);
+      used[index] = true;
+    }
+  for (std::size_t i = 0; i < patterns.size(); ++i) {
+    if (used[i]) continue;
+    std::vector<std::string> names;
+    for (const Unit& unit : units) names.push_back(unit.name);
+    for (const Parameter& parameter : distinct_parameters(units)) names.push_back(parameter.name);
+    throw InputError(message(what, "the pattern '", patterns[i].text(), "' matches no tensor; ",
+                             suggestion(patterns[i].names, names)));
+  }
+  std::vector<std::vector<std::size_t>> list;
+  for (const Unit& unit : units) {
+    list.emplace_back();
+    for (const Parameter& parameter : unit.parameters) list.back().push_back(found.at(parameter.name));
+  }
+  return list;
+}
+
 std::int64_t elements_of(const std::vector<Parameter>& parameters) {
   std::int64_t sum = 0;
   for (const Parameter& parameter : parameters) sum += parameter.shape.numel();
@@ -115,26 +150,49 @@ struct Key {
   Part part = Part::most;
   int unit = 0;
   std::string shared;
-  bool replicated = false, frozen = false, persistent = false, gathered = true;
+  bool replicated = false, frozen = false, persistent = false, gathered = true, is_float = false;
+  std::size_t strategy = 0;
   friend auto operator<=>(const Key&, const Key&) = default;
 };
 
 /// Returns which parameters are persistent. With `keeps_joined`, parameters that join each other are persistent
-/// together or not at all.
-std::vector<bool> persistent_in(std::span<const Parameter> parameters, std::int64_t threshold, bool keeps_joined) {
+/// together or not at all. `thresholds`: by parameter.
+std::vector<bool> persistent_in(std::span<const Parameter> parameters, std::span<const std::int64_t> thresholds,
+                                bool keeps_joined) {
   std::vector<bool> persistent;
   for (std::size_t begin = 0, end = 0; begin < parameters.size(); begin = end) {
     bool all = true;
-    do all = all && parameters[end].shape.numel() <= threshold;
+    do all = all && parameters[end].shape.numel() <= thresholds[end];
     while (++end < parameters.size() && keeps_joined && parameters[end].joins_previous);
     persistent.resize(end, all);
   }
   return persistent;
 }
 
+/// Returns the index of the strategy of every parameter of every unit. Throws InputError for a pattern that selects
+/// nothing, and for a parameter that several patterns select.
+std::vector<std::vector<std::size_t>> strategies_of(UnitLists units, std::span<const StrategyPart> parts) {
+  std::vector<TensorPattern> patterns;
+  for (std::size_t i = 0; i + 1 < parts.size(); ++i) patterns.push_back(parts[i].pattern);
+  std::vector<std::vector<std::size_t>> strategies = indices_of(patterns, units, "sharding: ");
+  for (auto& unit : strategies)
+    for (std::size_t& part : unit) part = parts[part].same_as;
+  return strategies;
+}
+
+/// Returns whether every parameter of every unit is float next to 16-bit weights. Throws as strategies_of does.
+std::vector<std::vector<bool>> floats_of(UnitLists units, const FloatWeights& floats) {
+  std::vector<std::vector<bool>> list;
+  for (const auto& unit : indices_of(floats.patterns, units, "precision: ")) {
+    auto& own = list.emplace_back();
+    for (const std::size_t pattern : unit) own.push_back(pattern < floats.patterns.size() && floats.is_float[pattern]);
+  }
+  return list;
+}
+
 /// Returns the key of every parameter of every unit.
 std::vector<std::vector<Key>> keys_of(UnitLists units, const UnitOptions& options, const SetByGroups& by_groups,
-                                      std::int64_t persistence_threshold, bool keeps_joined) {
+                                      std::span<const StrategyPart> parts, bool keeps_joined) {
   const std::vector<int> together = gathered_with(units, options);
   const bool adapts = std::any_of(units.begin(), units.end(), [](const Unit& unit) {
     return std::any_of(unit.parameters.begin(), unit.parameters.end(), [](const auto& own) { return own.adapter; });
@@ -142,10 +200,14 @@ std::vector<std::vector<Key>> keys_of(UnitLists units, const UnitOptions& option
   std::map<std::string, std::vector<int>> users;
   for (std::size_t unit = 0; unit < units.size(); ++unit)
     for (const Parameter& parameter : units[unit].parameters) users[parameter.name].push_back(together[unit]);
+  const auto strategies = strategies_of(units, parts);
+  const auto floats = floats_of(units, options.precision);
   std::vector<std::vector<Key>> keys(units.size());
   std::map<Key, std::int64_t> sizes;
   for (std::size_t unit = 0; unit < units.size(); ++unit) {
-    const std::vector<bool> persistent = persistent_in(units[unit].parameters, persistence_threshold, keeps_joined);
+    std::vector<std::int64_t> thresholds;
+    for (const std::size_t part : strategies[unit]) thresholds.push_back(parts[part].facts.persistence_threshold);
+    const std::vector<bool> persistent = persistent_in(units[unit].parameters, thresholds, keeps_joined);
     for (std::size_t i = 0; i < persistent.size(); ++i) {
       const Parameter& parameter = units[unit].parameters[i];
       const auto& using_it = users[parameter.name];
@@ -157,7 +219,9 @@ std::vector<std::vector<Key>> keys_of(UnitLists units, const UnitOptions& option
               .frozen = (adapts && !parameter.adapter) || matches_any(options.frozen, parameter.name) ||
                         by_groups.freezes(parameter.name),
               .persistent = persistent[i],
-              .gathered = units[unit].gathered};
+              .gathered = units[unit].gathered,
+              .is_float = floats[unit][i],
+              .strategy = strategies[unit][i]};
       if (key.replicated || !key.gathered) key.persistent = false;
       sizes[key] += parameter.shape.numel();
       keys[unit].push_back(std::move(key));
@@ -177,15 +241,17 @@ std::vector<std::vector<Key>> keys_of(UnitLists units, const UnitOptions& option
 }
 
 /// Returns a group's name: "block 0", "block 0 and block 1", "block 0 to block 7, frozen", or a shared weight's own
-/// name. `users`: the units that use it, in order.
-std::string group_name(const Key& key, const std::vector<std::size_t>& users, UnitLists units) {
+/// name. `users`: the units that use it, in order; `part`: its strategy, whose name is added unless it is empty.
+std::string group_name(const Key& key, const std::vector<std::size_t>& users, UnitLists units,
+                       const StrategyPart& part) {
   std::string name = key.shared;
   if (key.part != Part::shared) {
     name = units[users.front()].name;
     if (users.size() > 1) name += (users.size() == 2 ? " and " : " to ") + units[users.back()].name;
   }
   return name + (key.frozen ? ", frozen" : "") + (key.replicated ? ", replicated" : "") +
-         (key.persistent ? ", persistent" : "");
+         (key.persistent ? ", persistent" : "") + (key.is_float ? ", fp32" : "") +
+         (part.name.empty() ? "" : ", " + part.name);
 }
 
 /// Throws InputError for absent fields that the unit does not have.
@@ -257,12 +323,12 @@ void check_shape(std::string_view what, const Shape& shape) {
 
 std::int64_t GroupedParameters::elements() const { return elements_of(parameters); }
 
-UnitGroups group_parameters(UnitLists units, const UnitOptions& options, std::int64_t persistence_threshold,
+UnitGroups group_parameters(UnitLists units, const UnitOptions& options, std::span<const StrategyPart> parts,
                             bool keeps_joined) {
   check(units);
   check(options, units);
   const SetByGroups by_groups(units, options.groups);
-  const auto keys = keys_of(units, options, by_groups, persistence_threshold, keeps_joined);
+  const auto keys = keys_of(units, options, by_groups, parts, keeps_joined);
   std::map<Key, int> numbers;  // the index of each distinct key, in sorted order
   for (const std::vector<Key>& unit : keys)
     for (const Key& key : unit) numbers.emplace(key, 0);
@@ -274,7 +340,9 @@ UnitGroups group_parameters(UnitLists units, const UnitOptions& options, std::in
                              .replicated = key.replicated,
                              .frozen = key.frozen,
                              .persistent = key.persistent,
-                             .gathered = key.gathered});
+                             .gathered = key.gathered,
+                             .part = key.strategy,
+                             .is_float = key.is_float});
   }
   const auto& groups = result.groups;
   require<InputError>(!groups.empty(), "units: none of them has a tensor, so there is nothing to train");
@@ -309,28 +377,54 @@ UnitGroups group_parameters(UnitLists units, const UnitOptions& options, std::in
     for (const int group : result.uses[unit].groups) users[static_cast<std::size_t>(group)].push_back(unit);
   for (const auto& [key, number] : numbers) {
     const auto group = static_cast<std::size_t>(number);
-    result.groups[group].name = group_name(key, users[group], units);
+    // Only parts that differ from the last one have their names in the names of groups.
+    const StrategyPart& part = parts[key.strategy];
+    const bool is_usual = key.strategy == parts.back().same_as;
+    result.groups[group].name = group_name(key, users[group], units, is_usual ? StrategyPart{} : part);
   }
   return result;
 }
 
+UnitGroups group_parameters(UnitLists units, const UnitOptions& options) {
+  return group_parameters(units, options, std::vector<StrategyPart>(1));
+}
+
+void require_float_weights(std::span<const Unit> units, const FloatWeights& floats) {
+  std::set<std::string> possible;
+  for (const Unit& unit : units)
+    for (const Parameter& parameter : unit.parameters)
+      if (parameter.may_be_float) possible.insert(parameter.name);
+  for (const Unit& unit : units)
+    for (const Parameter& parameter : unit.parameters)
+      require<InputError>(
+          parameter.may_be_float || !floats.contains(unit.name, parameter), "precision: '", parameter.name, "' of ",
+          unit.name, " is selected to be float, and its module computes with it in 16 bits; ",
+          possible.empty() ? "no weight of this model can be float"
+                           : message("weights that can be float are '", *possible.begin(), "' and ",
+                                     possible.size() - 1, " others: norms, the embedding's table and the head"));
+}
+
 std::int64_t trained_elements(std::span<const Unit> units, const UnitOptions& options) {
   std::int64_t count = 0;
-  for (const GroupedParameters& group : group_parameters(units, options, 0).groups)
+  for (const GroupedParameters& group : group_parameters(units, options).groups)
     if (!group.frozen) count = checked_add(count, group.elements());
   return count;
 }
 
-sharding::GroupFacts facts_of(const GroupedParameters& group, const sharding::Facts& facts, bool sharded) {
+sharding::GroupFacts facts_of(const GroupedParameters& group, const StrategyPart& part, const sharding::Axes& axes) {
   using sharding::Across;
-  // A replicated group's own reduction covers all ranks, and so do the shards of a group that is never gathered.
-  const bool crosses = group.gathered && (!group.replicated || facts.across != Across::all_reduce);
-  return {.resident = group.replicated || !sharded,
+  const bool resident = group.replicated || part.facts.whole_at_rest;
+  // A resident group's own reduction covers all ranks, and so do the shards of a group that is never gathered.
+  const bool crosses = group.gathered && (!resident || part.facts.across != Across::all_reduce);
+  return {.resident = resident,
           .gathered = group.gathered,
           .persistent = group.persistent,
-          .across = crosses ? facts.across : Across::nothing,
+          .across = crosses ? part.facts.across : Across::nothing,
           .trainable = !group.frozen,
-          .elements = group.elements()};
+          .elements = group.elements(),
+          .axes = axes,
+          .hold = sharding::hold_of(part.rules, axes),
+          .reduce_every_micro_batch = part.rules.reduce_every_micro_batch};
 }
 
 Order mirrored(std::span<const int> uses, std::optional<int> head) {

@@ -5,8 +5,15 @@
 
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/terminal_text.hpp>
+#include <tessera/fsdp/module/group_tasks.hpp>
 
 namespace fsdp {
+
+void throw_type(const Parameter& parameter, DType own, DType requested) {
+  throw LogicError(message("use: the weight '", parameter.name, "' is ", name_of(own),
+                           " (UnitOptions::precision), and ", name_of(requested), " was requested; write weight<",
+                           own == DType::f32 ? "float" : "Compute", ">"));
+}
 
 using State = PassProgress::State;
 

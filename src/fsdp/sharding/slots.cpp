@@ -17,11 +17,11 @@
 namespace fsdp::sharding {
 namespace {
 
-void enlarge(std::vector<std::int64_t>& sizes, int slot, std::int64_t elements) {
+void enlarge(std::vector<std::int64_t>& sizes, int slot, std::int64_t bytes) {
   if (slot < 0) return;
   const auto index = static_cast<std::size_t>(slot);
   if (index >= sizes.size()) sizes.resize(index + 1);
-  sizes[index] = std::max(sizes[index], elements);
+  sizes[index] = std::max(sizes[index], bytes);
 }
 
 }  // namespace
@@ -32,8 +32,8 @@ SlotSizes slot_sizes(const Schedule& placed, const Problem& problem) {
   SlotSizes sizes;
   for (const Task& task : placed) {
     const GroupFacts* const group = works_on_unit(task.action) ? nullptr : &problem.group(task.index);
-    if (has_weight_slot(task.action)) enlarge(sizes.weights, task.slot, group->weight_slot_elements());
-    if (has_gradient_slot(task.action)) enlarge(sizes.gradients, task.slot, group->slot_elements);
+    if (has_weight_slot(task.action)) enlarge(sizes.weights, task.slot, group->weight_slot_bytes());
+    if (has_gradient_slot(task.action)) enlarge(sizes.gradients, task.slot, group->gradient_slot_bytes());
   }
   return sizes;
 }
@@ -51,26 +51,26 @@ namespace {
 
 /// A hold of a group, and its cost in the counted passes.
 struct HoldOption {
-  std::int64_t gathered = 0;    ///< number of gathered elements
+  std::int64_t gathered = 0;    ///< number of gathered bytes
   std::vector<char> live = {};  ///< by computation: 1 if the group's weights are gathered during it
 };
 
 /// A transition from one option of a group to a longer one.
 struct Increment {
-  double saved = 0;  ///< gathered elements that it saves
-  double held = 0;   ///< additional elements held, summed over computations
+  double saved = 0;  ///< gathered bytes that it saves
+  double held = 0;   ///< additional bytes held, summed over computations
 
   double saved_for_each() const { return held > 0 ? saved / held : std::numeric_limits<double>::infinity(); }
 };
 
-/// Returns the elements that an option holds, summed over computations [first, last).
-double held_by(const HoldOption& option, std::int64_t elements, std::size_t first, std::size_t last) {
+/// Returns the bytes that an option holds, summed over computations [first, last).
+double held_by(const HoldOption& option, std::int64_t bytes, std::size_t first, std::size_t last) {
   std::int64_t times = 0;
   for (std::size_t k = first; k < last; ++k) times += option.live[k];
-  return static_cast<double>(times) * static_cast<double>(elements);
+  return static_cast<double>(times) * static_cast<double>(bytes);
 }
 
-/// Appends the increments of a group, starting at its first option, in descending order of savings per element held:
+/// Appends the increments of a group, starting at its first option, in descending order of savings per byte held:
 /// the upper hull of its options.
 void append_increments(std::vector<Increment>& increments, const std::vector<HoldOption>& options,
                        const std::vector<double>& held) {
@@ -86,14 +86,14 @@ void append_increments(std::vector<Increment>& increments, const std::vector<Hol
   }
 }
 
-/// Returns the most elements that can be saved during computations [first, last).
-double most_saved(std::int64_t budget, const std::vector<std::int64_t>& elements,
+/// Returns the most bytes that can be saved during computations [first, last).
+double most_saved(std::int64_t budget, const std::vector<std::int64_t>& bytes,
                   const std::vector<std::vector<HoldOption>>& options, std::size_t first, std::size_t last) {
   double room = static_cast<double>(budget) * static_cast<double>(last - first);
   std::vector<Increment> increments;
   for (std::size_t group = 0; group < options.size(); ++group) {
     std::vector<double> held;
-    for (const HoldOption& option : options[group]) held.push_back(held_by(option, elements[group], first, last));
+    for (const HoldOption& option : options[group]) held.push_back(held_by(option, bytes[group], first, last));
     room -= held.front();
     append_increments(increments, options[group], held);
   }
@@ -107,20 +107,19 @@ double most_saved(std::int64_t budget, const std::vector<std::int64_t>& elements
   return saved;
 }
 
-/// Returns a lower bound, by a fractional knapsack, for the number of gathered elements if at most `budget` elements
-/// are held during each computation. `elements` and `options` are by group; a group's options are in the order of their
-/// holds, and none gathers more than the one before. The bound is the larger of the bound for single computations and
-/// the bound for their mean.
-std::int64_t least_gathered_within(std::int64_t budget, const std::vector<std::int64_t>& elements,
+/// Returns a lower bound, by a fractional knapsack, for the number of gathered bytes if at most `budget` bytes are held
+/// during each computation; all sizes are multiples of `unit`. `bytes` and `options` are by group; a group's options
+/// are in the order of their holds, and none gathers more than the one before. The bound is the larger of the bound for
+/// single computations and the bound for their mean.
+std::int64_t least_gathered_within(std::int64_t budget, std::int64_t unit, const std::vector<std::int64_t>& bytes,
                                    const std::vector<std::vector<HoldOption>>& options) {
   std::int64_t without = 0;
   for (const std::vector<HoldOption>& of_group : options) without += of_group.front().gathered;
   const std::size_t computations = options.front().front().live.size();
-  double saved = most_saved(budget, elements, options, 0, computations);
-  for (std::size_t k = 0; k < computations; ++k)
-    saved = std::min(saved, most_saved(budget, elements, options, k, k + 1));
-  // The savings are an integer. Before rounding down, a margin larger than the rounding error of the sums is added.
-  return without - static_cast<std::int64_t>(std::floor(saved * (1 + 1e-14) + 1e-6));
+  double saved = most_saved(budget, bytes, options, 0, computations);
+  for (std::size_t k = 0; k < computations; ++k) saved = std::min(saved, most_saved(budget, bytes, options, k, k + 1));
+  // The savings are whole units. Before rounding down, a margin larger than the rounding error of the sums is added.
+  return without - unit * static_cast<std::int64_t>(std::floor(saved / double(unit) * (1 + 1e-14) + 1e-6));
 }
 
 constexpr std::array all_holds{Hold::use, Hold::micro_batch, Hold::step};
@@ -130,15 +129,18 @@ using Choice = std::vector<Hold>;
 
 constexpr std::size_t index_of(Hold hold) { return static_cast<std::size_t>(hold); }
 
-/// Searches for the best choice. All sizes are in elements.
+/// Searches for the best choice. All sizes are in bytes.
 class Search {
  public:
   Search(FunctionRef<Schedule(const Problem&)> schedule_of, std::span<const Problem> steps,
          std::span<const Problem> others, std::int64_t budget)
-      : schedule_of_(schedule_of), budget_(budget), problems_(steps.begin(), steps.end()), options_(groups()) {
+      : schedule_of_(schedule_of), problems_(steps.begin(), steps.end()), options_(groups()) {
+    const std::int64_t unit =
+        std::ranges::min(problems_.front().groups, {}, &GroupFacts::bytes_per_weight).bytes_per_weight;
+    budget_ = budget / unit * unit;
     for (const Hold hold : all_holds) observe(hold);
     problems_.insert(problems_.begin(), others.begin(), others.end());
-    bound_ = least_gathered_within(budget_, elements(), options_);
+    bound_ = least_gathered_within(budget_, unit, bytes(), options_);
   }
 
   /// Runs the search. If no choice fits, none is found; `least_slots` is then the smallest total of slots seen.
@@ -162,8 +164,10 @@ class Search {
   bool found() const { return !best_.empty(); }
   std::int64_t least_slots() const { return least_slots_; }
 
-  /// Returns the best choice; its byte fields are in elements.
+  /// Returns the best choice.
   Residency result() {
+    for (std::size_t group = 0; group < groups(); ++group)
+      if (const Hold own = problems_.front().groups[group].hold; own != Hold::use) best_[group] = own;
     return {.holds = best_,
             .slot_bytes = slots(best_),
             .gathered_bytes = best_gathered_,
@@ -173,15 +177,16 @@ class Search {
 
  private:
   std::size_t groups() const { return problems_.front().groups.size(); }
-  std::int64_t elements_of(std::size_t group) const { return problems_.front().groups[group].weight_slot_elements(); }
-  /// Whether the hold of a group makes a difference: it needs slots, and it is not persistent. Only such groups are
-  /// counted.
+  std::int64_t bytes_of(std::size_t group) const { return problems_.front().groups[group].weight_slot_bytes(); }
+  /// Whether the hold of a group makes a difference: it needs slots, and is otherwise released after each use. Only
+  /// such groups are counted.
   bool has_choice(std::size_t group) const {
-    return elements_of(group) > 0 && !problems_.front().groups[group].persistent;
+    const GroupFacts& facts = problems_.front().groups[group];
+    return bytes_of(group) > 0 && !facts.persistent && facts.hold == Hold::use;
   }
-  std::vector<std::int64_t> elements() const {
+  std::vector<std::int64_t> bytes() const {
     std::vector<std::int64_t> list;
-    for (std::size_t group = 0; group < groups(); ++group) list.push_back(elements_of(group));
+    for (std::size_t group = 0; group < groups(); ++group) list.push_back(bytes_of(group));
     return list;
   }
 
@@ -196,7 +201,7 @@ class Search {
         const auto index = static_cast<std::size_t>(task.index);
         if (has_weight_slot(task.action)) {
           held[index] = facts_of(task.action).takes_slot;
-          if (held[index] != 0) seen[index].gathered += elements_of(index);
+          if (held[index] != 0) seen[index].gathered += bytes_of(index);
         } else if (computes(task.action)) {
           for (std::size_t group = 0; group < groups(); ++group) seen[group].live.push_back(held[group]);
         }
@@ -230,7 +235,7 @@ class Search {
     return choice;
   }
 
-  /// Returns the number of elements of the slots of all passes; stops early at a partial number above `enough`.
+  /// Returns the number of bytes of the slots of all passes; stops early at a partial number above `enough`.
   std::int64_t slots(const Choice& choice, std::int64_t enough = std::numeric_limits<std::int64_t>::max()) {
     SlotSizes sizes;
     std::int64_t sum = 0;
@@ -264,7 +269,7 @@ class Search {
     keep_better(choice);
   }
 
-  /// A longer hold of a group, and the number of gathers that it saves: saved gathered elements per element of the
+  /// A longer hold of a group, and the number of gathers that it saves: saved gathered bytes per byte of the
   /// group.
   struct Move {
     std::size_t group;
@@ -279,9 +284,9 @@ class Search {
     for (std::size_t group = 0; group < groups(); ++group)
       for (const Hold hold : {Hold::micro_batch, Hold::step})
         if (const std::int64_t saved = gathered(group, Hold::use) - gathered(group, hold); saved > 0)
-          list.push_back({group, hold, saved / elements_of(group)});
+          list.push_back({group, hold, saved / bytes_of(group)});
     const auto key = [&](const Move& move) {
-      return std::tuple(move.saved_gathers, elements_of(move.group), move.group % 2);
+      return std::tuple(move.saved_gathers, bytes_of(move.group), move.group % 2);
     };
     std::ranges::stable_sort(list, std::ranges::greater(), key);
     return list;
@@ -303,17 +308,17 @@ class Search {
     for (std::size_t row = 0; row < all_holds.size() * groups(); ++row) {
       std::vector<std::int64_t>& held = held_.emplace_back();
       for (const std::vector<char>& column : columns)
-        held.push_back(column[row] != 0 ? elements_of(row / all_holds.size()) : 0);
+        held.push_back(column[row] != 0 ? bytes_of(row / all_holds.size()) : 0);
     }
     for (std::size_t group = 0; group < groups(); ++group) add_live(group, Hold::use, 1);
   }
-  /// Adds a group's live elements to `live_`, or subtracts them (`sign`).
+  /// Adds a group's live bytes to `live_`, or subtracts them (`sign`).
   void add_live(std::size_t group, Hold hold, std::int64_t sign) {
     const std::vector<std::int64_t>& held = held_[all_holds.size() * group + index_of(hold)];
     for (std::size_t k = 0; k < live_.size(); ++k) live_[k] += sign * held[k];
   }
 
-  /// Tries all holds of the groups from `group` on, for which `choice` has Hold::use; `sum` is the number of elements
+  /// Tries all holds of the groups from `group` on, for which `choice` has Hold::use; `sum` is the number of bytes
   /// that `choice` gathers. Prunes choices that cannot be better, and choices whose live weights alone exceed the
   /// budget during a computation, since the slots are at least as large as the live weights. A hold that saves no
   /// gathers may still help, since it changes the slot assignment of other groups; it is tried last.
@@ -349,7 +354,7 @@ class Search {
   std::vector<std::vector<HoldOption>> options_;  ///< by group and hold
   std::int64_t bound_ = 0;
   std::vector<std::vector<std::int64_t>> held_;  // [groups * holds, columns]
-  std::vector<std::int64_t> live_;               // [columns]: live elements of the current choice
+  std::vector<std::int64_t> live_;               // [columns]: live bytes of the current choice
   Choice best_;
   std::int64_t best_gathered_ = std::numeric_limits<std::int64_t>::max();
   std::int64_t least_slots_ = std::numeric_limits<std::int64_t>::max();
@@ -359,19 +364,17 @@ class Search {
 }  // namespace
 
 Residency choose_residency(FunctionRef<Schedule(const Problem&)> schedule_of, std::span<const Problem> steps,
-                           std::span<const Problem> others, const WeightSlots& slots) {
-  Search search(schedule_of, steps, others, slots.bytes / slots.bytes_per_weight);
+                           std::span<const Problem> others, std::int64_t budget) {
+  Search search(schedule_of, steps, others, budget);
   search.run();
   if (!search.found()) {
     const bool persistent = std::ranges::any_of(steps.front().groups, &GroupFacts::persistent);
-    throw InputError(message("sharding: a budget of ", slots.bytes, " bytes for gathered weights is too small; ",
-                             search.least_slots() * slots.bytes_per_weight, " would do, or ",
-                             persistent ? "let fewer tensors persist, or " : "", "cut the model into smaller units"));
+    throw InputError(message("sharding: a budget of ", budget, " bytes for gathered weights is too small; ",
+                             search.least_slots(), " would do, or ", persistent ? "let fewer tensors persist, or " : "",
+                             "cut the model into smaller units"));
   }
   Residency result = search.result();
-  result.budget_bytes = slots.bytes;
-  for (std::int64_t* const elements : {&result.slot_bytes, &result.gathered_bytes, &result.bound_bytes})
-    *elements *= slots.bytes_per_weight;
+  result.budget_bytes = budget;
   return result;
 }
 

@@ -54,7 +54,7 @@ def test_each_rank_may_see_one_device(program, planted):
     ("0:TESSERA_DOUBLE_NCCL=21703", ONE, [2, 2],
      [r"rank 0: NCCL 2.17.3 is loaded, and this program needs 2.1[89].0 or newer; install one"]),
     ("CUDA_VISIBLE_DEVICES=1", ONE, [2, 2],
-     ["rank 0 and rank 1 use the same device, GPU-00112233-4455-6677-8899-aabbccddee01; give every rank a GPU"]),
+     ["rank 0 and rank 1 use the same device, GPU-00112233-4455-6677-8899-aabbccddee01; give every rank a separate GPU"]),
     ("LOCAL_RANK=1 NCCL_HOSTID=node", ONE, [2, 2], ["rank 0 and rank 1 use the same device, .*01 of NCCL_HOSTID node;"]),
     ("1:RANK=", f"{ONE} {SHORT}", [2, 2], [r"rank 1 did not come within 2.000 s", "RANK is not set, but others"]),
     ("1:LOCAL_RANK=2", f"{ONE} {SHORT}", [2, 2], ["rank 1 did not come", "LOCAL_RANK is 2, LOCAL_WORLD_SIZE 2"]),

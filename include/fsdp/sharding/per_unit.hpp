@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// A strategy for each unit or tensor:
+///
+///     PerUnit{on("*experts*", Zero1{}), on("embed_tokens|lm_head", Replicated{}), otherwise(FullyShard<>{})}
+///
+/// There is still one schedule, one gradient norm, one plan and one checkpoint. Patterns are resolved to one strategy
+/// per group of tensors before a schedule is made; tensors of a unit that a pattern selects form a separate group.
+/// Source: the separate wrapping of submodules in FSDP2, and the strategy of experts in Megatron-FSDP.
+#pragma once
+
+#include <tessera/fsdp/core/language.hpp>  // before all others
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <vector>
+
+#include <tessera/fsdp/buffer/layout_policies.hpp>
+#include <tessera/fsdp/core/tensor_pattern.hpp>
+#include <tessera/fsdp/sharding/problem.hpp>
+#include <tessera/fsdp/sharding/strategy.hpp>
+
+namespace fsdp {
+namespace detail {
+
+/// Returns the parts of a strategy per unit, in their order; the last part has no pattern. Parts with the same strategy
+/// get the same StrategyPart::same_as. Throws InputError for a part that sets a number which belongs to the whole
+/// module: prefetch depth, live bound, budget or pieces. `pieces`: those of the module.
+std::vector<StrategyPart> parts_per_unit(std::vector<StrategyPart> parts, int pieces);
+/// Returns the axes that all parts with groups of ranks share. Throws InputError if they have different groups.
+MeshChoice mesh_of_parts(const std::vector<StrategyPart>& parts);
+/// Whether every rank holds all weights of all parts between steps.
+bool all_whole(const std::vector<StrategyPart>& parts);
+/// Returns the text of a strategy per unit.
+std::string text_of_parts(const std::vector<StrategyPart>& parts);
+
+}  // namespace detail
+
+/// One strategy for the tensors of each pattern, and the last for all others. A tensor may match one pattern. Members
+/// other than the parts apply to the whole module, and are refused inside a part. Offload and Reproducible wrap it.
+template <class... S>
+struct PerUnit {
+  static_assert(sizeof...(S) > 0,
+                "fsdp: PerUnit has no strategy; give it on(pattern, strategy) and otherwise(strategy)");
+  static_assert(!(sharding::MayHaveParts<S> || ...), "fsdp: a part of PerUnit has parts too; list them in one PerUnit");
+  static_assert(!(sharding::GivesSchedule<S> || ...),
+                "fsdp: a part of PerUnit has its own schedule, which does not know the groups of other parts; take a "
+                "strategy with rules(), and make the schedule one of the whole module");
+  static_assert(!(offloads_optimizer_of<S> || ...),
+                "fsdp: a part of PerUnit is an Offload, and optimizer state is in one memory for all parts; write "
+                "Offload<PerUnit<...>>");
+  static_assert(!(fsdp::may_have_pieces<S> || ...),
+                "fsdp: a part of PerUnit is a Reproducible, and a step is cut into pieces as a whole; write "
+                "Reproducible<PerUnit<...>>");
+  static constexpr bool all_replicate = (std::is_same_v<typename S::AtRest, buffer::Replicate> && ...);
+  static constexpr bool same_across =
+      (std::is_same_v<OptimizerPlacement<S>, OptimizerPlacement<std::tuple_element_t<0, std::tuple<S...>>>> && ...);
+
+  static constexpr int mesh_axes = std::max({mesh_axes_of<S>...});
+  static constexpr bool axes_by_value = mesh_axes == 2;
+  using AtRest = std::conditional_t<all_replicate, buffer::Replicate, buffer::Shard>;
+  using Across =
+      std::conditional_t<same_across, OptimizerPlacement<std::tuple_element_t<0, std::tuple<S...>>>, ByGroup>;
+  using Layout = buffer::PerParameter;  ///< not used: each part has its own
+
+  std::tuple<S...> strategies = {};          ///< in the order of the patterns; the last for all other tensors
+  std::vector<TensorPattern> patterns = {};  ///< one fewer than strategies
+  int prefetch_depth = 1;                    ///< number of computations by which a gather is issued before its use
+  /// Upper bound for the elements gathered at the same time for single uses; 0: no bound (sharding::Rules).
+  std::int64_t live_bound = 0;
+  /// Upper bound for the bytes of the slots for gathered weights; 0: no bound. Groups of strategies that release
+  /// weights after each use are then held for longer (sharding::Facts).
+  std::int64_t budget = 0;
+
+  PerUnit() : patterns(sizeof...(S) - 1) {}
+  /// `parts`: on(pattern, strategy) any number of times, then otherwise(strategy).
+  template <class... Parts>
+  requires(sizeof...(Parts) == sizeof...(S)) explicit PerUnit(const Parts&... parts) : strategies(parts.value...) {
+    (add(parts), ...);
+  }
+
+  /// The rules of the whole module.
+  sharding::Rules rules() const {
+    return {.facts = {.budget = budget, .whole_at_rest = detail::all_whole(raw_parts())},
+            .prefetch_depth = prefetch_depth,
+            .live_bound = live_bound};
+  }
+  /// The strategy of each part; see StrategyPart. Throws InputError for a part that sets a number of the whole module.
+  std::vector<StrategyPart> parts() const { return detail::parts_per_unit(raw_parts(), 0); }
+  static constexpr bool per_unit() { return true; }
+  int ranks_per_group() const requires(mesh_axes == 2) {
+    return detail::mesh_of_parts(raw_parts()).ranks_per_group.value_or(0);
+  }
+  std::string text() const { return detail::text_of_parts(raw_parts()); }
+
+  /// The rules of the strategies with default numbers, for the checks of schedules.
+  static constexpr std::array<sharding::Rules, sizeof...(S)> default_rules() { return {rules_of<S>()...}; }
+
+ private:
+  template <class Part>
+  static constexpr sharding::Rules rules_of() {
+    sharding::Rules rules = Part{}.rules();
+    rules.facts = sharding::facts_of(Part{});
+    return rules;
+  }
+  template <class T>
+  void add(const On<T>& one) {
+    patterns.push_back(one.pattern);
+  }
+  template <class T>
+  void add(const Otherwise<T>&) {
+    static_assert(std::is_same_v<T, std::tuple_element_t<sizeof...(S) - 1, std::tuple<S...>>>);
+  }
+  std::vector<StrategyPart> raw_parts() const {
+    std::vector<StrategyPart> list;
+    std::apply([&](const S&... each) { (list.push_back(part_of(each)), ...); }, strategies);
+    for (std::size_t i = 0; i < patterns.size() && i < list.size(); ++i) list[i].pattern = patterns[i];
+    return list;
+  }
+};
+
+template <class... Parts>
+PerUnit(const Parts&...) -> PerUnit<decltype(Parts::value)...>;
+
+template <class... S>
+inline constexpr bool tensors_whole<PerUnit<S...>> = (tensors_whole<S> && ...);
+
+namespace detail {
+template <class... S>
+inline constexpr bool checked_by_library<PerUnit<S...>> = (checked_by_library<S> && ...);
+}  // namespace detail
+
+}  // namespace fsdp
