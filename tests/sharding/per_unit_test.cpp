@@ -95,9 +95,8 @@ TEST(PerUnit, RefusesNumbersOfTheModuleInsideOfAPart) {
 
 TEST(PerUnit, RefusesDifferentGroupsOfRanks) {
   const PerUnit strategy{on("a", HybridShard<Zero1>{.group = 2}), otherwise(HybridShard<Zero2>{.group = 4})};
-  EXPECT_INPUT_ERROR(calls_of(strategy),
-                     "sharding: the parts 'hybrid:2:zero1' and 'hybrid:4:zero2' of a strategy per "
-                     "unit form groups of 2 and of 4 ranks, and a module has one mesh");
+  EXPECT_INPUT_ERROR(calls_of(strategy), "sharding: the parts of a strategy per unit form groups of 4 ranks and, in "
+                                         "'hybrid:2:zero1', of 2, and a module has one mesh");
 }
 
 TEST(PerUnit, ARunTimeStrategyTakesOthersForSomeTensors) {

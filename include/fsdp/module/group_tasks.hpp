@@ -36,7 +36,7 @@ class GroupTasks {
 
   /// Starts a training step: the next reduction of each gradient overwrites the gradients at rest.
   void begin_step() {
-    module_.groups().each([&](auto& group) { group.begin_step(module_.stream()); });
+    for (auto& any : module_.groups()) with_group(any, [&](auto& group) { group.begin_step(module_.stream()); });
   }
   /// Begins a pass, whose collectives start after the event `start`.
   void begin_pass(const Event& start) {
@@ -45,12 +45,12 @@ class GroupTasks {
   }
   /// Ends a pass: the compute stream waits for all of its reductions.
   void end_pass() {
-    module_.groups().each([&](auto& group) { group.end_pass(module_.stream()); });
+    for (auto& any : module_.groups()) with_group(any, [&](auto& group) { group.end_pass(module_.stream()); });
   }
   /// Ends a pass that was interrupted by an exception: waits for the collectives that it has started, and drops its
   /// gathered weights.
   void abandon_pass() {
-    module_.groups().each([&](auto& group) { group.abandon_pass(module_.stream()); });
+    for (auto& any : module_.groups()) with_group(any, [&](auto& group) { group.abandon_pass(module_.stream()); });
     module_.close_slots();
   }
 
@@ -122,7 +122,7 @@ class GroupTasks {
  private:
   template <class F>
   decltype(auto) with(int index, F f) {
-    return module_.groups().visit(index, f);
+    return with_group(module_.groups()[static_cast<std::size_t>(index)], f);
   }
   const std::vector<int>& groups_of(int unit) const { return module_.uses()[static_cast<std::size_t>(unit)].groups; }
 

@@ -225,8 +225,7 @@ void with_full_parameters(ShardedModule<Stack>& module, const std::vector<std::s
     module.synchronize();  // before the full weights are freed
   };
   for (std::size_t g = 0; g < wanted.size(); ++g)
-    if (wanted[g])
-      module.groups().visit(static_cast<int>(g), [&](auto& group) { give_group(group, module.names().groups[g]); });
+    if (wanted[g]) with_group(module.groups()[g], [&](auto& group) { give_group(group, module.names().groups[g]); });
   if (access != Access::read)
     module.sync_model_weights([&](const std::string& name) { return matches_any(names, name); });
 }

@@ -150,14 +150,15 @@ class RowTable {
   static Found found(Module& module, std::string_view name) {
     const Parameter* const parameter = &module.parameter(name);
     Found found;
-    module.groups().each([&]<class G>(G& group) {
+    const auto look = [&]<class G>(G& group) {
       for (std::size_t i = 0; i < group.parameters().size(); ++i) {
         if (&group.parameters()[i] != parameter) continue;
         require<InputError>(!group.facts().gathered, "row table: '", name,
                             "' is of a unit that is gathered; declare the unit with gathered = false");
         if constexpr (std::is_same_v<G, Group>) found = {.group = &group, .tensor = static_cast<std::int64_t>(i)};
       }
-    });
+    };
+    for (auto& any : module.groups()) with_group(any, look);
     require<InputError>(found.group != nullptr, "row table: '", name,
                         "' has another precision or placement of optimizer state than most tensors, and rows are sent "
                         "in one; leave it out of the patterns");

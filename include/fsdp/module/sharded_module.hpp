@@ -25,7 +25,7 @@
 #include <tessera/fsdp/device/host_memory.hpp>
 #include <tessera/fsdp/device/memory.hpp>
 #include <tessera/fsdp/device/operations/elements.hpp>
-#include <tessera/fsdp/module/group_lists.hpp>
+#include <tessera/fsdp/module/any_group.hpp>
 #include <tessera/fsdp/module/module_plan.hpp>
 #include <tessera/fsdp/module/parameter_group.hpp>
 #include <tessera/fsdp/module/stack_mesh.hpp>
@@ -43,8 +43,8 @@ class ModuleMemory : public ModuleState {
  public:
   using Device = typename Types::Device;
   using Comm = typename Types::Comm;
-  using Groups = GroupLists<GroupKinds<Types>>;
-  using Group = typename Groups::First;  ///< the kind of most groups
+  using Groups = std::vector<AnyGroup<Types>>;
+  using Group = FirstGroup<Types>;
   using Main = typename Group::Main;
   using Compute = typename Group::Compute;
   using Accumulate = typename Group::Accumulate;
@@ -76,7 +76,7 @@ class ModuleMemory : public ModuleState {
   device::Ledger& ledger() { return ledger_; }
   /// The ledger that counts main weights and optimizer state offloaded to host memory.
   device::Ledger& offload_ledger() { return offload_ledger_; }
-  /// The groups, in the order of sharding::Problem::groups.
+  /// The groups, in the order of sharding::Problem::groups (with_group).
   /// @{
   Groups& groups() { return groups_; }
   const Groups& groups() const { return groups_; }
@@ -260,11 +260,11 @@ void ModuleMemory<Types>::collect_groups() {
     GroupedParameters& group = plan().grouped()[i];
     const sharding::GroupFacts own = plan().facts_of(group);
     layouts[i].cut_across(GroupAxes<Comm>::size(axes[i].across));
-    groups_.add(group.is_float, plan().part_of(group).shards_across, std::move(group.parameters), static_cast<int>(i),
-                axes[i], own, std::move(layouts[i]), std::move(kept[i]),
-                in_order ? comm::SumOrder::ranks : comm::SumOrder::any);
-    groups_.visit(static_cast<int>(i), [&](const auto& made) {
-      plan().add(made.facts(), Device::counts_only ? 0 : made.digest_of_layouts());
+    add_group(groups_, group.is_float, plan().part_of(group).shards_across, std::move(group.parameters),
+              static_cast<int>(i), axes[i], own, std::move(layouts[i]), std::move(kept[i]),
+              in_order ? comm::SumOrder::ranks : comm::SumOrder::any);
+    with_group(groups_.back(), [&](const auto& made) {
+      this->plan().add(made.facts(), Device::counts_only ? 0 : made.digest_of_layouts());
     });
   }
 }
@@ -289,11 +289,12 @@ template <class Types>
 void ModuleMemory<Types>::allocate() {
   Sizes all;
   bool reduces_across = false;  // if true, other ranks read the gradients at rest
-  groups_.each([&](const auto& group) {
-    this->group_list_.push_back(&group);
-    all.add(group);
-    reduces_across = reduces_across || group.axes().across != nullptr;
-  });
+  for (const auto& any : groups_)
+    with_group(any, [&](const auto& group) {
+      this->group_list_.push_back(&group);
+      all.add(group);
+      reduces_across = reduces_across || group.axes().across != nullptr;
+    });
   const bool trains = settings().passes.purpose == Purpose::train;
   std::byte* main = nullptr;
   if constexpr (Group::offloaded) {
@@ -308,12 +309,13 @@ void ModuleMemory<Types>::allocate() {
   const auto part = [](std::byte* block, std::int64_t at) { return block == nullptr ? nullptr : block + at; };
   Sizes at;
   int index = 0;
-  groups_.each([&](auto& group) {
-    group.use_memory(part(main, at.main), part(model, at.model), part(gradient, at.gradient), part(kept, at.kept));
-    list_shards(group, index++);
-    at.add(group);
-    if (group.facts().resident) group.unshard({});
-  });
+  for (auto& any : groups_)
+    with_group(any, [&](auto& group) {
+      group.use_memory(part(main, at.main), part(model, at.model), part(gradient, at.gradient), part(kept, at.kept));
+      this->list_shards(group, index++);
+      at.add(group);
+      if (group.facts().resident) group.unshard({});
+    });
   const auto make_slots = [&](std::vector<Slot<Device>>& slots, const std::vector<std::int64_t>& sizes, Kind kind) {
     for (const std::int64_t size : sizes) {
       const bool gradients = kind == Kind::gradients;

@@ -13,9 +13,8 @@
 
 #include <algorithm>
 #include <array>
-#include <cstddef>
+#include <concepts>
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <tuple>
 #include <type_traits>
@@ -29,16 +28,17 @@
 namespace fsdp {
 namespace detail {
 
-/// Returns the parts of a strategy per unit, in their order; the last part has no pattern. Parts with the same strategy
-/// get the same StrategyPart::same_as. Throws InputError for a part that sets a number which belongs to the whole
-/// module: prefetch depth, live bound, budget or pieces. `pieces`: those of the module.
-std::vector<StrategyPart> parts_per_unit(std::vector<StrategyPart> parts, int pieces);
-/// Returns the axes that all parts with groups of ranks share. Throws InputError if they have different groups.
-MeshChoice mesh_of_parts(const std::vector<StrategyPart>& parts);
+/// Returns the parts of a strategy per unit: `units`, and `rest` for all tensors that no pattern of theirs selects.
+/// Parts with the same strategy get the same StrategyPart::same_as. Throws InputError for a part in `units` that sets a
+/// number of the whole module: prefetch depth, live bound, budget or pieces; these are taken from `rest`.
+std::vector<StrategyPart> parts_per_unit(std::vector<StrategyPart> units, StrategyPart rest);
+/// Returns the number of ranks of the groups that all parts with groups form; `ranks`: that of the rest, or 0. Throws
+/// InputError if parts form different groups.
+int ranks_per_group_of(const std::vector<StrategyPart>& units, int ranks);
 /// Whether every rank holds all weights of all parts between steps.
-bool all_whole(const std::vector<StrategyPart>& parts);
+bool all_whole(const std::vector<StrategyPart>& units);
 /// Returns the text of a strategy per unit.
-std::string text_of_parts(const std::vector<StrategyPart>& parts);
+std::string text_of_parts(const std::vector<StrategyPart>& units, const StrategyPart& rest);
 
 }  // namespace detail
 
@@ -69,35 +69,33 @@ struct PerUnit {
       std::conditional_t<same_across, OptimizerPlacement<std::tuple_element_t<0, std::tuple<S...>>>, ByGroup>;
   using Layout = buffer::PerParameter;  ///< not used: each part has its own
 
-  std::tuple<S...> strategies = {};          ///< in the order of the patterns; the last for all other tensors
-  std::vector<TensorPattern> patterns = {};  ///< one fewer than strategies
-  int prefetch_depth = 1;                    ///< number of computations by which a gather is issued before its use
+  std::vector<StrategyPart> units = {};  ///< the parts with patterns
+  StrategyPart rest = {};                ///< the part with all other tensors
+  int prefetch_depth = 1;                ///< number of computations by which a gather is issued before its use
   /// Upper bound for the elements gathered at the same time for single uses; 0: no bound (sharding::Rules).
   std::int64_t live_bound = 0;
   /// Upper bound for the bytes of the slots for gathered weights; 0: no bound. Groups of strategies that release
   /// weights after each use are then held for longer (sharding::Facts).
   std::int64_t budget = 0;
 
-  PerUnit() : patterns(sizeof...(S) - 1) {}
+  PerUnit() : PerUnit(part_of(S{})...) {}
   /// `parts`: on(pattern, strategy) any number of times, then otherwise(strategy).
   template <class... Parts>
-  requires(sizeof...(Parts) == sizeof...(S)) explicit PerUnit(const Parts&... parts) : strategies(parts.value...) {
-    (add(parts), ...);
-  }
+  requires(sizeof...(Parts) == sizeof...(S)) explicit PerUnit(const Parts&... parts) : PerUnit(part_of(parts)...) {}
 
   /// The rules of the whole module.
   sharding::Rules rules() const {
-    return {.facts = {.budget = budget, .whole_at_rest = detail::all_whole(raw_parts())},
+    return {.facts = {.budget = budget, .whole_at_rest = rest.facts.whole_at_rest && detail::all_whole(units)},
             .prefetch_depth = prefetch_depth,
             .live_bound = live_bound};
   }
   /// The strategy of each part; see StrategyPart. Throws InputError for a part that sets a number of the whole module.
-  std::vector<StrategyPart> parts() const { return detail::parts_per_unit(raw_parts(), 0); }
+  std::vector<StrategyPart> parts() const { return detail::parts_per_unit(units, rest); }
   static constexpr bool per_unit() { return true; }
   int ranks_per_group() const requires(mesh_axes == 2) {
-    return detail::mesh_of_parts(raw_parts()).ranks_per_group.value_or(0);
+    return detail::ranks_per_group_of(units, rest.mesh.ranks_per_group.value_or(0));
   }
-  std::string text() const { return detail::text_of_parts(raw_parts()); }
+  std::string text() const { return detail::text_of_parts(units, rest); }
 
   /// The rules of the strategies with default numbers, for the checks of schedules.
   static constexpr std::array<sharding::Rules, sizeof...(S)> default_rules() { return {rules_of<S>()...}; }
@@ -109,24 +107,28 @@ struct PerUnit {
     rules.facts = sharding::facts_of(Part{});
     return rules;
   }
-  template <class T>
-  void add(const On<T>& one) {
-    patterns.push_back(one.pattern);
-  }
-  template <class T>
-  void add(const Otherwise<T>&) {
-    static_assert(std::is_same_v<T, std::tuple_element_t<sizeof...(S) - 1, std::tuple<S...>>>);
-  }
-  std::vector<StrategyPart> raw_parts() const {
-    std::vector<StrategyPart> list;
-    std::apply([&](const S&... each) { (list.push_back(part_of(each)), ...); }, strategies);
-    for (std::size_t i = 0; i < patterns.size() && i < list.size(); ++i) list[i].pattern = patterns[i];
-    return list;
+  template <std::same_as<StrategyPart>... Parts>
+  explicit PerUnit(const Parts&... parts) : units{parts...}, rest(units.back()) {
+    units.pop_back();
   }
 };
 
 template <class... Parts>
 PerUnit(const Parts&...) -> PerUnit<decltype(Parts::value)...>;
+
+/// Returns the part of a PerUnit.
+/// @{
+template <class S>
+StrategyPart part_of(const On<S>& one) {
+  StrategyPart part = part_of(one.value);
+  part.pattern = one.pattern;
+  return part;
+}
+template <class S>
+StrategyPart part_of(const Otherwise<S>& one) {
+  return part_of(one.value);
+}
+/// @}
 
 template <class... S>
 inline constexpr bool tensors_whole<PerUnit<S...>> = (tensors_whole<S> && ...);

@@ -47,13 +47,13 @@ struct RunTimeStrategy {
 
   std::variant<First, Rest...> strategy{};          ///< the strategy in use, with its numbers
   std::optional<buffer::AnyLayout> other_layout{};  ///< replaces the strategy's own layout
-  /// Other strategies for the tensors that match a pattern, as in PerUnit; the numbers of the whole module are those of
-  /// `strategy`.
-  std::vector<On<RunTimeStrategy>> units{};
+  /// Other strategies for the tensors that match a pattern, as in PerUnit: part_of(on(pattern, strategy)). The numbers
+  /// of the whole module are those of `strategy`.
+  std::vector<StrategyPart> units{};
 
   /// The number of ranks per group, which all strategies with groups share; 0 if none has.
   int ranks_per_group() const requires(mesh_axes == 2) {
-    return detail::mesh_of_parts(raw_parts()).ranks_per_group.value_or(0);
+    return detail::ranks_per_group_of(units, own_ranks_per_group());
   }
   bool per_unit() const { return !units.empty(); }
   std::vector<StrategyPart> parts() const;
@@ -65,46 +65,27 @@ struct RunTimeStrategy {
   void visit(PolicyParts& parts);
 
  private:
-  StrategyPart own_part() const;
-  std::vector<StrategyPart> raw_parts() const;
+  int own_ranks_per_group() const {
+    return std::visit(
+        []<class S>(const S& held) {
+          if constexpr (mesh_axes_of<S> == 2) return held.ranks_per_group();
+          return 0;
+        },
+        strategy);
+  }
 };
 
 template <class First, class... Rest>
 sharding::Facts RunTimeStrategy<First, Rest...>::facts() const {
   sharding::Facts facts = std::visit([](const auto& held) { return sharding::facts_of(held); }, strategy);
-  for (const auto& [pattern, other] : units) facts.whole_at_rest = facts.whole_at_rest && other.facts().whole_at_rest;
+  facts.whole_at_rest = facts.whole_at_rest && detail::all_whole(units);
   return facts;
 }
 template <class First, class... Rest>
-StrategyPart RunTimeStrategy<First, Rest...>::own_part() const {
-  StrategyPart part = std::visit([](const auto& held) { return fsdp::part_of(held); }, strategy);
-  part.layout = layout().text();
-  part.name = text();
-  part.build_layouts = [layout = layout()](std::span<const buffer::TensorGroup> groups, std::span<const int> parts) {
-    return buffer::build_layouts(layout, groups, parts);
-  };
-  return part;
-}
-template <class First, class... Rest>
-std::vector<StrategyPart> RunTimeStrategy<First, Rest...>::raw_parts() const {
-  std::vector<StrategyPart> list;
-  for (const auto& [pattern, other] : units) {
-    list.push_back(other.own_part());
-    list.back().pattern = pattern;
-  }
-  list.push_back(own_part());
-  return list;
-}
-template <class First, class... Rest>
 std::vector<StrategyPart> RunTimeStrategy<First, Rest...>::parts() const {
-  std::vector<StrategyPart> list = raw_parts();
-  if (!per_unit()) return list;
-  StrategyPart& own = list.back();
-  const sharding::Facts whole = own.facts;
-  own.facts.budget = own.rules.facts.budget = own.facts.pieces = own.rules.facts.pieces = 0;
-  own.rules.live_bound = 0;
-  own.rules.prefetch_depth = 1;
-  return detail::parts_per_unit(std::move(list), whole.pieces);
+  RunTimeStrategy own = *this;
+  own.units.clear();
+  return detail::parts_per_unit(units, part_of(own));
 }
 template <class First, class... Rest>
 sharding::Rules RunTimeStrategy<First, Rest...>::rules() const {
@@ -147,14 +128,12 @@ using RunTimeAny =
 
 /// Instantiates the members of a RunTimeStrategy. Those of the lists above are compiled into the library, and the
 /// StrategyCalls of the types that programs use.
-#define FSDP_RUN_TIME_STRATEGY(EXTERN, S)                         \
-  EXTERN template sharding::Facts S::facts() const;               \
-  EXTERN template StrategyPart S::own_part() const;               \
-  EXTERN template std::vector<StrategyPart> S::raw_parts() const; \
-  EXTERN template std::vector<StrategyPart> S::parts() const;     \
-  EXTERN template sharding::Rules S::rules() const;               \
-  EXTERN template buffer::AnyLayout S::layout() const;            \
-  EXTERN template std::string S::text() const;                    \
+#define FSDP_RUN_TIME_STRATEGY(EXTERN, S)                     \
+  EXTERN template sharding::Facts S::facts() const;           \
+  EXTERN template std::vector<StrategyPart> S::parts() const; \
+  EXTERN template sharding::Rules S::rules() const;           \
+  EXTERN template buffer::AnyLayout S::layout() const;        \
+  EXTERN template std::string S::text() const;                \
   EXTERN template void S::visit(PolicyParts&)
 FSDP_RUN_TIME_STRATEGY(extern, RunTimeSharded);
 FSDP_RUN_TIME_STRATEGY(extern, RunTimeGrouped);

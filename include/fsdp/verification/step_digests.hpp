@@ -92,7 +92,7 @@ class PieceDigestsOf {
   }
   /// Adds a group's gradient before it is reduced. An unwritten gradient is zero and is skipped.
   void add_gradient(int group) {
-    module_.groups().visit(group, [&](const auto& own) {
+    with_group(module_.groups()[static_cast<std::size_t>(group)], [&](const auto& own) {
       for (std::size_t i = 0; i < own.parameters().size(); ++i) {
         const auto gradient = own.gradient(static_cast<std::int64_t>(i));
         if (gradient.wanted() && *gradient.written)
