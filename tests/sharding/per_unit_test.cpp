@@ -95,13 +95,14 @@ TEST(PerUnit, RefusesNumbersOfTheModuleInsideOfAPart) {
 
 TEST(PerUnit, RefusesDifferentGroupsOfRanks) {
   const PerUnit strategy{on("a", HybridShard<Zero1>{.group = 2}), otherwise(HybridShard<Zero2>{.group = 4})};
-  EXPECT_INPUT_ERROR(calls_of(strategy), "sharding: the parts of a strategy per unit form groups of 4 ranks and, in "
-                                         "'hybrid:2:zero1', of 2, and a module has one mesh");
+  EXPECT_INPUT_ERROR(calls_of(strategy),
+                     "sharding: the parts of a strategy per unit form groups of 4 ranks and, in "
+                     "'hybrid:2:zero1', of 2, and a module has one mesh");
 }
 
 TEST(PerUnit, ARunTimeStrategyTakesOthersForSomeTensors) {
   RunTimeAny strategy{FullyShard<>{.prefetch_depth = 2}};
-  strategy.units.push_back(on("block 0", RunTimeAny{Zero1{}}));
+  strategy.units.push_back(part_of(on("block 0", RunTimeAny{Zero1{}})));
   const StrategyCalls calls = calls_of(strategy);
   ASSERT_EQ(calls.parts.size(), 2u);
   EXPECT_EQ(calls.parts[0].rules.hold, Hold::step);
@@ -110,7 +111,7 @@ TEST(PerUnit, ARunTimeStrategyTakesOthersForSomeTensors) {
   EXPECT_EQ(counts(list, Action::gather, 5), "2 1 4 2 2");
   // The prefetch depth is that of the whole module: two gathers precede the first computation's second successor.
   EXPECT_EQ(list[2].action, Action::gather);
-  strategy.units.push_back(on("head", RunTimeAny{Zero3{.live_bound = 5}}));
+  strategy.units.push_back(part_of(on("head", RunTimeAny{Zero3{.live_bound = 5}})));
   EXPECT_THROW(calls_of(strategy), InputError);
 }
 

@@ -13,11 +13,11 @@
 
 #include <algorithm>
 #include <array>
-#include <concepts>
 #include <cstdint>
 #include <string>
 #include <tuple>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include <tessera/fsdp/buffer/layout_policies.hpp>
@@ -78,10 +78,11 @@ struct PerUnit {
   /// weights after each use are then held for longer (sharding::Facts).
   std::int64_t budget = 0;
 
-  PerUnit() : PerUnit(part_of(S{})...) {}
+  PerUnit() : PerUnit(std::vector<StrategyPart>{part_of(S{})...}) {}
   /// `parts`: on(pattern, strategy) any number of times, then otherwise(strategy).
   template <class... Parts>
-  requires(sizeof...(Parts) == sizeof...(S)) explicit PerUnit(const Parts&... parts) : PerUnit(part_of(parts)...) {}
+  requires(sizeof...(Parts) == sizeof...(S)) explicit PerUnit(const Parts&... parts)
+      : PerUnit(std::vector<StrategyPart>{part_of(parts)...}) {}
 
   /// The rules of the whole module.
   sharding::Rules rules() const {
@@ -107,10 +108,7 @@ struct PerUnit {
     rules.facts = sharding::facts_of(Part{});
     return rules;
   }
-  template <std::same_as<StrategyPart>... Parts>
-  explicit PerUnit(const Parts&... parts) : units{parts...}, rest(units.back()) {
-    units.pop_back();
-  }
+  explicit PerUnit(std::vector<StrategyPart> parts) : units(std::move(parts)), rest(units.back()) { units.pop_back(); }
 };
 
 template <class... Parts>
