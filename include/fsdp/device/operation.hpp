@@ -10,12 +10,12 @@
 ///
 /// A device implements it by an overload at namespace scope, next to the device's stream or next to the operation,
 ///
-///     void run(Cpu::Stream&, const RmsNorm<T>&);
+///     void run(Cpu::Stream&, const SwiGlu<T>&);
 ///
 /// or, if the kernel needs scratch memory,
 ///
-///     std::int64_t scratch(const Cpu::Planner&, const RmsNormBackward<T>&);  // bytes
-///     void run(Cpu::Stream&, const RmsNormBackward<T>&, Scratch);
+///     std::int64_t scratch(const Cpu::Planner&, const BiasBackward<T>&);  // bytes
+///     void run(Cpu::Stream&, const BiasBackward<T>&, Scratch);
 ///
 /// `Planner` is a base class of the device's stream and of the counting stream that represents the device
 /// (tessera/fsdp/device/meta.hpp). Both call the same `scratch`, so a dry run charges exactly the kernel's memory. To
@@ -69,6 +69,10 @@ inline constexpr int most_parts<D> = D::most_parts;
 /// Whether a device computes in T, to constrain overloads of `run`.
 template <class T, class D>
 concept ComputedBy = computes_in<D, T>;
+
+/// Whether operations on activations in T take a weight in W: in T or in float.
+template <class W, class T>
+concept WeightFor = std::is_same_v<W, T> || std::is_same_v<W, float>;
 
 /// The sizes and types of one matmul [m, k] x [k, n].
 struct MatmulRecord {
@@ -290,6 +294,15 @@ inline constexpr detail::Enqueue enqueue;
   std::int64_t scratch(const Device::Planner&, const Operation<T>&); \
   template <ComputedBy<Device> T>                                    \
   void run(Device::Stream&, const Operation<T>&, Scratch);
+/// Both, for an operation with a weight in T or in float.
+#define FSDP_RUNS_WEIGHTED(Device, Operation)     \
+  template <ComputedBy<Device> T, WeightFor<T> W> \
+  void run(Device::Stream&, const Operation<T, W>&);
+#define FSDP_RUNS_WEIGHTED_IN_SCRATCH(Device, Operation)                \
+  template <ComputedBy<Device> T, WeightFor<T> W>                       \
+  std::int64_t scratch(const Device::Planner&, const Operation<T, W>&); \
+  template <ComputedBy<Device> T, WeightFor<T> W>                       \
+  void run(Device::Stream&, const Operation<T, W>&, Scratch);
 /// Declares `run` and `scratch` of the operations of tessera/fsdp/device/operations/, except AdamWStep, which takes
 /// scratch on some devices only.
 #define FSDP_RUNS_OPERATIONS(Device)                                      \
@@ -316,8 +329,8 @@ inline constexpr detail::Enqueue enqueue;
   std::int64_t scratch(const Device::Planner&, const Matmul<A, C>&); \
   template <ComputedBy<Device> A, ComputedBy<Device> C>              \
   void run(Device::Stream&, const Matmul<A, C>&, Scratch);           \
-  FSDP_RUNS(Device, RmsNorm)                                         \
-  FSDP_RUNS_IN_SCRATCH(Device, RmsNormBackward)                      \
+  FSDP_RUNS_WEIGHTED(Device, RmsNorm)                                \
+  FSDP_RUNS_WEIGHTED_IN_SCRATCH(Device, RmsNormBackward)             \
   FSDP_RUNS(Device, AddBias)                                         \
   FSDP_RUNS_IN_SCRATCH(Device, BiasBackward)                         \
   void run(Device::Stream&, const RotaryTable&);                     \
@@ -326,7 +339,7 @@ inline constexpr detail::Enqueue enqueue;
   FSDP_RUNS(Device, KeepHeads)                                       \
   FSDP_RUNS(Device, SwiGlu)                                          \
   FSDP_RUNS(Device, SwiGluBackward)                                  \
-  FSDP_RUNS(Device, Embedding)                                       \
+  FSDP_RUNS_WEIGHTED(Device, Embedding)                              \
   FSDP_RUNS(Device, EmbeddingBackward)                               \
   FSDP_RUNS_IN_SCRATCH(Device, CrossEntropy)                         \
   FSDP_RUNS_IN_SCRATCH(Device, CrossEntropyLoss)                     \
@@ -347,6 +360,10 @@ inline constexpr detail::Enqueue enqueue;
   template std::int64_t scratch(const Device::Planner&, const Operation<bf16>&);  \
   template void run(Device::Stream&, const Operation<float>&, Scratch);           \
   template void run(Device::Stream&, const Operation<bf16>&, Scratch);
+/// The same for activations in bf16 and a weight in float.
+#define FSDP_RUN_INSTANCES_WEIGHTED(Device, Operation) \
+  FSDP_RUN_INSTANCES(Device, Operation)                \
+  template void run(Device::Stream&, const Operation<bf16, float>&);
 
 /// Instantiations of `enqueue` that the library contains for its own devices: the operations that stacks enqueue
 /// directly. `how` is `extern template` or `template`.

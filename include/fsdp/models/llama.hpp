@@ -41,6 +41,11 @@ class Llama {
   /// Throws InputError if the config is invalid.
   explicit Llama(const LlamaConfig& config, UnitOptions units = {}) : config_(config), units_(std::move(units)) {
     config.validate();
+    if constexpr (has_float_weights<typename Local::Precision>) {
+      const Parameter matrix = unit_of<Head::template FieldsOf>("head", head().parameters()).parameters.back();
+      float_head_ =
+          units_.precision.contains("head", matrix) || (config.tied && units_.precision.contains("embedding", matrix));
+    }
     if (!config.lora.on()) return;
     for (int index = 0; index < blocks(); ++index)
       for (const nn::Parameter& parameter : nn::flatten<Block::template FieldsOf>(block(index).parameters()))
@@ -91,7 +96,8 @@ class Llama {
   }
   /// Returns the head: final norm, logits and loss.
   Head head() const {
-    return {{}, config_.vocab_size, config_.hidden_size, static_cast<float>(config_.rms_norm_eps), config_.tied};
+    const auto eps = static_cast<float>(config_.rms_norm_eps);
+    return {{}, config_.vocab_size, config_.hidden_size, eps, config_.tied, float_head_};
   }
   /// Returns the prefix of the names of block `index`'s parameters.
   std::string prefix(int index) const { return "model.layers." + std::to_string(index) + "."; }
@@ -146,6 +152,7 @@ class Llama {
   LlamaConfig config_;
   UnitOptions units_;
   std::int64_t adapter_weights_ = 0;
+  bool float_head_ = false;
 };
 
 }  // namespace fsdp

@@ -25,8 +25,8 @@ namespace fsdp::nn {
 template <class L>
 struct AttentionHeads {
   using Compute = typename L::Compute;
-  using Inputs = std::array<Tensor<Compute>, 3>;       // [N, Hq d], [N, Hkv d], [N, Hkv d]
-  using Norms = std::array<Tensor<const Compute>, 2>;  // weights of the norm of q's heads and of k's heads, [d] each
+  using Inputs = std::array<Tensor<Compute>, 3>;    // [N, Hq d], [N, Hkv d], [N, Hkv d]
+  using Norms = std::array<typename L::Weight, 2>;  // weights of the norm of q's heads and of k's heads, [d] each
   using NormGradients = std::array<GradientView<typename L::Accumulate>, 2>;
 
   std::int64_t heads = 0;     ///< Hq
@@ -98,8 +98,10 @@ struct AttentionHeads {
     const auto both = frame.template allocate<Compute>({context.tokens(), q + k});  // [N, (Hq + Hkv) d]
     const Inputs seen = {both.slice_columns(0, q), both.slice_columns(q, q + k), in[2]};
     for (std::size_t i = 0; i < 2; ++i)
-      context.enqueue(device::RmsNorm<Compute>{
-          .x = in[i], .weight = weights[i], .eps = eps, .y = seen[i], .rstd = rstd(saved, in, i)});
+      context.enqueue(
+          device::RmsNorm<Compute>{
+              .x = in[i], .weight = weights[i], .eps = eps, .y = seen[i], .rstd = rstd(saved, in, i)},
+          weights[i]);
     rotate(context, shared, seen, device::Rotation::forward, true);
     return seen;
   }
@@ -138,7 +140,8 @@ struct AttentionHeads {
                                                        .dy = din[i],
                                                        .dx = din[i],
                                                        .dw = gradients[i].tensor,
-                                                       .dw_write = gradients[i].next()});
+                                                       .dw_write = gradients[i].next()},
+                      weights[i]);
   }
 
  private:

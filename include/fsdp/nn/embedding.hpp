@@ -38,7 +38,10 @@ struct Embedding : ModuleTypes<L, EmbeddingFields> {
   Shared share(Context<L>&) const { return {}; }
 
   Parameters parameters() const {
-    return {{.name = "/model.embed_tokens.weight", .shape = {vocabulary, hidden}, .role = Role::table}};
+    return {{.name = "/model.embed_tokens.weight",
+             .shape = {vocabulary, hidden},
+             .role = Role::table,
+             .may_be_float = true}};
   }
 
   void forward(Context<L>& context, const Weights& weights, Tensor<const std::int32_t> tokens, Tensor<Compute> y) const;
@@ -61,7 +64,7 @@ struct RotaryEmbedding : Embedding<L> {
 template <class L>
 void Embedding<L>::forward(Context<L>& context, const Weights& weights, Tensor<const std::int32_t> tokens,
                            Tensor<Compute> y) const {
-  context.enqueue(device::Embedding<Compute>{.table = weights.table, .tokens = tokens, .out = y});
+  context.enqueue(device::Embedding<Compute>{.table = weights.table, .tokens = tokens, .out = y}, weights.table);
 }
 
 template <class L>

@@ -4,13 +4,15 @@
 ///
 /// Loss and gradients are computed together, so that logits exist for one tile at a time and never as [tokens,
 /// vocabulary]. If the logits of one tile are still too large, they exist for one block of the vocabulary at a time.
-/// Tokens without a target are skipped.
+/// Tokens without a target are skipped. A head whose matrix is in float over 16-bit rows (PrecisionBy) computes as
+/// LossHead in Fp32: it widens the rows of a tile, and rounds their dx once.
 #pragma once
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -39,13 +41,15 @@ struct LossHead : ModuleTypes<L, LossHeadFields> {
   std::int64_t vocabulary = 0;
   std::int64_t hidden = 0;
   float eps = 1e-5f;
-  bool tied = false;  ///< whether the weight is shared with the embedding
+  bool tied = false;      ///< whether the weight is shared with the embedding
+  bool in_float = false;  ///< whether the matrix is in float next to 16-bit rows: has_float_weights only
 
   Parameters parameters() const {
-    return {{"/model.norm.weight", {hidden}, Initial::ones},
+    return {norm_parameter("/model.norm.weight", hidden),
             {.name = tied ? "/model.embed_tokens.weight" : "/lm_head.weight",
              .shape = {vocabulary, hidden},
-             .role = Role::table}};
+             .role = Role::table,
+             .may_be_float = true}};
   }
 
   /// Adds the sum of the tokens' negative log likelihoods to loss[0]; dx and the weights' gradients are the gradients
@@ -74,6 +78,36 @@ struct LossHead : ModuleTypes<L, LossHeadFields> {
   tiling::TilePlan plan(Context<L>& context) const;
 
  private:
+  template <class Other>
+  friend struct LossHead;
+  using Wide = LossHead<Local<Device, Fp32>>;
+  static constexpr bool may_be_wide = has_float_weights<typename L::Precision>;
+
+  /// Returns the head in float that computes for this one if `in_float`.
+  Wide wide() const { return {{}, vocabulary, hidden, eps, tied}; }
+  /// Calls body(context, weights) with those of `wide`. A norm in 16 bits is widened.
+  template <class Body>
+  static void by_wide(Context<L>& context, const Weights& weights, Body body) {
+    require(weights.weight.is_float(), "loss head: the matrix is in 16 bits, and in_float plans it in float");
+    typename L::Frame frame(context.arena);
+    Tensor<const float> norm = weights.norm.wide;  // [H]
+    if (!weights.norm.is_float()) {
+      const auto copy = frame.template allocate<float>(weights.norm.shape());
+      context.enqueue(device::Copy<Compute, float>{.x = weights.norm, .y = copy});
+      norm = copy;
+    }
+    auto same = context.template in<Fp32>();
+    body(same, typename Wide::Weights{norm, weights.weight.wide});
+  }
+
+  /// `loss` and `loss_only` on the rows of a residual stream in X.
+  template <class X>
+  void loss_of(Context<L>& context, const Weights& weights, const Gradients& gradients, Tensor<const X> x,
+               const Targets& targets, float scale, Tensor<X> dx, Tensor<double> loss) const;
+  template <class X>
+  void loss_only_of(Context<L>& context, const Weights& weights, Tensor<const X> x, const Targets& targets,
+                    Tensor<double> loss) const;
+
   /// Calls body(runs) with the rows of each tile of the valid rows.
   template <class Body>
   static void for_each_tile(Context<L>& context, const RowRuns& valid, const tiling::TilePlan& plan, Body body) {
@@ -115,7 +149,8 @@ struct LossHead : ModuleTypes<L, LossHeadFields> {
     return std::equal(mine.begin(), mine.end(), most.begin(), std::less_equal<>()) ? rows : longest;
   }
 
-  Rows gather(Context<L>& context, const Weights& weights, Tensor<const Compute> x, const Targets& targets,
+  template <class X>
+  Rows gather(Context<L>& context, const Weights& weights, Tensor<const X> x, const Targets& targets,
               const RowRuns& runs, const tiling::TilePlan& plan, typename L::Frame& frame) const {
     const std::int64_t tokens = count_rows(runs);
     const Rows rows{.normed = frame.template allocate<Compute>({computed_rows(context, tokens, plan), hidden}),
@@ -124,17 +159,29 @@ struct LossHead : ModuleTypes<L, LossHeadFields> {
     std::int64_t row = 0;
     for (const RowRun& run : runs) {
       const std::int64_t end = row + run.rows();
-      context.enqueue(device::RmsNorm<Compute>{.x = x.slice(run.begin, run.end),
+      const Tensor<Compute> y = rows.normed.slice(row, end);
+      context.enqueue(device::RmsNorm<Compute>{.x = widened_rows(context, x.slice(run.begin, run.end), y),
                                                .weight = weights.norm,
                                                .eps = eps,
-                                               .y = rows.normed.slice(row, end),
-                                               .rstd = rows.rstd.slice(row, end)});
+                                               .y = y,
+                                               .rstd = rows.rstd.slice(row, end)},
+                      weights.norm);
       if constexpr (!Device::counts_only)
         device::move<Device>(context.stream, targets.device.data() + run.begin, rows.targets.data() + row, run.rows());
       row = end;
     }
     rows.clear_others(context, rows.normed);
     return rows;
+  }
+  /// Returns x in Compute: x itself, or `to` with the same values.
+  template <class X>
+  static Tensor<const Compute> widened_rows(Context<L>& context, Tensor<const X> x, Tensor<Compute> to) {
+    if constexpr (std::is_same_v<X, Compute>)
+      return x;
+    else {
+      context.enqueue(device::Copy<X, Compute>{.x = x, .y = to});
+      return to;
+    }
   }
 
   /// Computes loss and gradients over all columns at once. `normed` is overwritten with its gradient.
@@ -207,10 +254,22 @@ struct LossHead : ModuleTypes<L, LossHeadFields> {
 template <class L>
 void LossHead<L>::loss(Context<L>& context, const Weights& weights, const Gradients& gradients, Tensor<const Compute> x,
                        const Targets& targets, float scale, Tensor<Compute> dx, Tensor<double> loss) const {
+  if constexpr (may_be_wide)
+    if (in_float)
+      return by_wide(context, weights, [&](auto& same, const auto& widened) {
+        wide().template loss_of<Compute>(same, widened, gradients, x, targets, scale, dx, loss);
+      });
+  loss_of<Compute>(context, weights, gradients, x, targets, scale, dx, loss);
+}
+
+template <class L>
+template <class X>
+void LossHead<L>::loss_of(Context<L>& context, const Weights& weights, const Gradients& gradients, Tensor<const X> x,
+                          const Targets& targets, float scale, Tensor<X> dx, Tensor<double> loss) const {
   const tiling::TilePlan plan = this->plan(context);
   const RowRuns valid = valid_rows(targets.host, Device::counts_only);
   for (const RowRun& gap : rows_between(valid, targets.host.numel()))
-    context.enqueue(device::Fill<Compute>{.y = dx.slice(gap.begin, gap.end), .value = 0.0f});
+    context.enqueue(device::Fill<X>{.y = dx.slice(gap.begin, gap.end), .value = 0.0f});
   for_each_tile(context, valid, plan, [&](const RowRuns& runs) {
     typename L::Frame frame(context.arena);
     const Rows rows = gather(context, weights, x, targets, runs, plan, frame);
@@ -221,14 +280,26 @@ void LossHead<L>::loss(Context<L>& context, const Weights& weights, const Gradie
     std::int64_t row = 0;
     for (const RowRun& run : runs) {
       const std::int64_t end = row + run.rows();
-      context.enqueue(device::RmsNormBackward<Compute>{.x = x.slice(run.begin, run.end),
-                                                       .weight = weights.norm,
-                                                       .rstd = rows.rstd.slice(row, end),
-                                                       .dy = rows.normed.slice(row, end),
-                                                       .dx = dx.slice(run.begin, run.end),
-                                                       .dx_write = Write::overwrite,
-                                                       .dw = gradients.norm.tensor,
-                                                       .dw_write = gradients.norm.next()});
+      const Tensor<Compute> dy = rows.normed.slice(row, end);
+      const auto backward = [&](Tensor<const Compute> from, Tensor<Compute> to) {
+        context.enqueue(device::RmsNormBackward<Compute>{.x = from,
+                                                         .weight = weights.norm,
+                                                         .rstd = rows.rstd.slice(row, end),
+                                                         .dy = dy,
+                                                         .dx = to,
+                                                         .dx_write = Write::overwrite,
+                                                         .dw = gradients.norm.tensor,
+                                                         .dw_write = gradients.norm.next()},
+                        weights.norm);
+      };
+      const Tensor<const X> from = x.slice(run.begin, run.end);
+      if constexpr (std::is_same_v<X, Compute>) {
+        backward(from, dx.slice(run.begin, run.end));
+      } else {
+        typename L::Frame inner(context.arena);
+        backward(widened_rows(context, from, inner.template allocate<Compute>(dy.shape())), dy);
+        context.enqueue(device::Copy<Compute, X>{.x = dy, .y = dx.slice(run.begin, run.end)});
+      }
       row = end;
     }
   });
@@ -237,6 +308,18 @@ void LossHead<L>::loss(Context<L>& context, const Weights& weights, const Gradie
 template <class L>
 void LossHead<L>::loss_only(Context<L>& context, const Weights& weights, Tensor<const Compute> x,
                             const Targets& targets, Tensor<double> loss) const {
+  if constexpr (may_be_wide)
+    if (in_float)
+      return by_wide(context, weights, [&](auto& same, const auto& widened) {
+        wide().template loss_only_of<Compute>(same, widened, x, targets, loss);
+      });
+  loss_only_of<Compute>(context, weights, x, targets, loss);
+}
+
+template <class L>
+template <class X>
+void LossHead<L>::loss_only_of(Context<L>& context, const Weights& weights, Tensor<const X> x, const Targets& targets,
+                               Tensor<double> loss) const {
   const tiling::TilePlan plan = this->plan(context);
   for_each_tile(context, valid_rows(targets.host, Device::counts_only), plan, [&](const RowRuns& runs) {
     typename L::Frame frame(context.arena);
@@ -258,14 +341,26 @@ template <class L>
 void LossHead<L>::logits(Context<L>& context, const Weights& weights, Tensor<const Compute> x,
                          Tensor<Compute> logits) const {
   typename L::Frame frame(context.arena);
+  if constexpr (may_be_wide)
+    if (in_float)
+      return by_wide(context, weights, [&](auto& same, const auto& widened) {
+        const auto rows = frame.template allocate<float>(x.shape());       // [T, H]
+        const auto sums = frame.template allocate<float>(logits.shape());  // [T, V]
+        context.enqueue(device::Copy<Compute, float>{.x = x, .y = rows});
+        wide().logits(same, widened, rows, sums);
+        context.enqueue(device::Copy<float, Compute>{.x = sums, .y = logits});
+      });
   const auto normed = frame.template allocate<Compute>({x.rows(), hidden});  // [T, H]
   const auto rstd = frame.template allocate<float>({x.rows()});              // [T]
-  context.enqueue(device::RmsNorm<Compute>{.x = x, .weight = weights.norm, .eps = eps, .y = normed, .rstd = rstd});
+  context.enqueue(device::RmsNorm<Compute>{.x = x, .weight = weights.norm, .eps = eps, .y = normed, .rstd = rstd},
+                  weights.norm);
   project<L, 1>(context, normed, {weights.weight}, {logits});
 }
 
 template <class L>
 tiling::Problem LossHead<L>::problem(std::int64_t tokens) const {
+  if constexpr (may_be_wide)
+    if (in_float) return wide().problem(tokens);
   constexpr auto size = std::int64_t{sizeof(Compute)};
   constexpr auto wide = std::int64_t{sizeof(typename L::Accumulate)};
   return {.tokens = tokens,
@@ -280,6 +375,11 @@ tiling::Problem LossHead<L>::problem(std::int64_t tokens) const {
 
 template <class L>
 tiling::TilePlan LossHead<L>::plan(Context<L>& context) const {
+  if constexpr (may_be_wide)
+    if (in_float) {
+      auto same = context.template in<Fp32>();
+      return wide().plan(same);
+    }
   tiling::TilePlan plan = plan_of(context, *this);
   if (plan.tiles.size() > 1 && plan.longest_tile() % row_step != 0 && plan.longest_tile() > row_step) {
     std::vector<tiling::Tile> tiles;

@@ -86,7 +86,7 @@ class LowRankPath {
  public:
   using Compute = typename L::Compute;
   using Accumulate = typename L::Accumulate;
-  using Weights = LowRankFields<N, Tensor<const Compute>>;
+  using Weights = LowRankFields<N, typename L::Weight>;
   using Gradients = LowRankFields<N, GradientView<Accumulate>>;
   template <class T>
   using Each = std::array<Tensor<T>, N>;

@@ -84,6 +84,18 @@ struct Context {
   void enqueue(const Operation& operation) const {
     device::enqueue(stream, operation);
   }
+  /// Enqueues an operation that reads `weight`; if the weight is in float, with it in float.
+  template <class Operation>
+  void enqueue(const Operation& operation, const typename L::Weight& weight) const {
+    if constexpr (has_float_weights<typename L::Precision>)
+      if (weight.is_float()) return device::enqueue(stream, operation.with(weight.wide));
+    device::enqueue(stream, operation);
+  }
+  /// Returns the same context for modules with another precision.
+  template <class Precision>
+  Context<Local<typename L::Device, Precision>> in() const {
+    return {arena, stream, plans, sequences, sequence_length, documents, positions, noise, training, poll, poll_state};
+  }
   /// Allocates memory that lives until this unit's backward is done.
   template <class T>
   Tensor<T> save(const Shape& shape) const {
@@ -99,10 +111,15 @@ struct ModuleTypes {
   template <class V>
   using FieldsOf = FieldsT<V>;
   using Parameters = FieldsT<Parameter>;
-  using Weights = FieldsT<Tensor<const Compute>>;
+  using Weights = FieldsT<typename L::Weight>;
   using Gradients = FieldsT<GradientView<Accumulate>>;
   static constexpr std::size_t parameter_count = field_count<FieldsT, Parameter>;
 };
+
+/// Returns the declaration of a norm's weight, whose operations (device::RmsNorm) also take it in float.
+inline Parameter norm_parameter(const char* name, std::int64_t size) {
+  return {.name = name, .shape = {size}, .initial = Initial::ones, .may_be_float = true};
+}
 
 /// Redeclares, in a module, the types of its base ModuleTypes<L, Fields>. The base depends on L, so that unqualified
 /// lookup does not find its types.

@@ -83,14 +83,14 @@ void add_dry_run(TilePlans& plans, const M& module, int threads) {
     typename L::Device::Stream stream(arena, threads);
     Context<L> context{
         .arena = arena, .stream = stream, .plans = shared_plans(TilePlans(plan)), .sequence_length = tokens};
-    std::array<Tensor<const Compute>, M::parameter_count> weights;  // adjacent in memory
+    std::array<typename L::Weight, M::parameter_count> weights;  // adjacent in memory, and none in float
     std::array<GradientView<Accumulate>, M::parameter_count> gradients;
     std::array<bool, M::parameter_count> written{};
     const auto parameters = flatten<M::template FieldsOf>(module.parameters());
     std::int64_t elements = 0;
     for (std::size_t i = 0; i < parameters.size(); ++i) {
       const Shape& shape = parameters[i].shape;
-      weights[i] = {device::unbacked<const Compute>({}).data() + elements, shape};
+      weights[i] = Tensor<const Compute>(device::unbacked<const Compute>({}).data() + elements, shape);
       gradients[i] = {{device::unbacked<Accumulate>({}).data() + elements, shape}, &written[i]};
       elements += shape.numel();
     }

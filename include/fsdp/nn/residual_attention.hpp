@@ -73,19 +73,22 @@ struct ResidualAttention : ModuleTypes<L, AttentionFields> {
   /// @}
 
   Parameters parameters() const {
-    const auto vector = [](bool present, const char* name, std::int64_t size, Initial initial) {
-      return present ? Parameter{name, {size}, initial} : Parameter::absent();
+    const auto bias = [](bool present, const char* name, std::int64_t size) {
+      return present ? Parameter{name, {size}, Initial::zeros} : Parameter::absent();
     };
-    return {{"input_layernorm.weight", {hidden}, Initial::ones},
+    const auto norm = [](bool present, const char* name, std::int64_t size) {
+      return present ? norm_parameter(name, size) : Parameter::absent();
+    };
+    return {norm(true, "input_layernorm.weight", hidden),
             {"self_attn.q_proj.weight", {q_columns(), hidden}},
             {.name = "self_attn.k_proj.weight", .shape = {kv_columns(), hidden}, .joins_previous = true},
             {.name = "self_attn.v_proj.weight", .shape = {kv_columns(), hidden}, .joins_previous = true},
             {"self_attn.o_proj.weight", {hidden, q_columns()}},
-            vector(biases, "self_attn.q_proj.bias", q_columns(), Initial::zeros),
-            vector(biases, "self_attn.k_proj.bias", kv_columns(), Initial::zeros),
-            vector(biases, "self_attn.v_proj.bias", kv_columns(), Initial::zeros),
-            vector(head_norms, "self_attn.q_norm.weight", head_dim, Initial::ones),
-            vector(head_norms, "self_attn.k_norm.weight", head_dim, Initial::ones),
+            bias(biases, "self_attn.q_proj.bias", q_columns()),
+            bias(biases, "self_attn.k_proj.bias", kv_columns()),
+            bias(biases, "self_attn.v_proj.bias", kv_columns()),
+            norm(head_norms, "self_attn.q_norm.weight", head_dim),
+            norm(head_norms, "self_attn.k_norm.weight", head_dim),
             low_rank_parameters<3>(paths.qkv,
                                    {{{"self_attn.q_proj.lora_A.weight", "self_attn.q_proj.lora_B.weight"},
                                      {"self_attn.k_proj.lora_A.weight", "self_attn.k_proj.lora_B.weight"},
@@ -127,7 +130,7 @@ struct ResidualAttention : ModuleTypes<L, AttentionFields> {
                            split(saved.qkv), saved.out, dout, split(dqkv));
     }
     const auto normed = frame.template allocate<Compute>({context.tokens(), hidden});  // [T, H], then its gradient
-    context.enqueue(norm(weights, saved.x, saved.rstd, normed));
+    norm(context, weights, saved.x, saved.rstd, normed);
     project_backward(context, weights, gradients, normed, split(dqkv), normed);
     norm_backward(context, weights, gradients, saved.x, saved.rstd, normed, dy);
   }
@@ -135,10 +138,11 @@ struct ResidualAttention : ModuleTypes<L, AttentionFields> {
   // The steps, for a range of rows of a batch: x and y [t, H], rstd [t]; q, k, v and attention's output have the
   // columns of the weights. `at`: the position of the first row, and for the output also of the first column.
 
-  /// Returns the operation that writes the normalised x.
-  device::RmsNorm<Compute> norm(const Weights& weights, Tensor<const Compute> x, Tensor<float> rstd,
-                                Tensor<Compute> y) const {
-    return {.x = x, .weight = weights.norm, .eps = eps, .y = y, .rstd = rstd};
+  /// Writes the normalised x.
+  void norm(Context<L>& context, const Weights& weights, Tensor<const Compute> x, Tensor<float> rstd,
+            Tensor<Compute> y) const {
+    context.enqueue(device::RmsNorm<Compute>{.x = x, .weight = weights.norm, .eps = eps, .y = y, .rstd = rstd},
+                    weights.norm);
   }
   /// Adds the input gradient to dx.
   void norm_backward(Context<L>& context, const Weights& weights, const Gradients& gradients, Tensor<const Compute> x,
@@ -150,7 +154,8 @@ struct ResidualAttention : ModuleTypes<L, AttentionFields> {
                                                      .dx = dx,
                                                      .dx_write = Write::accumulate,
                                                      .dw = gradients.norm.tensor,
-                                                     .dw_write = gradients.norm.next()});
+                                                     .dw_write = gradients.norm.next()},
+                    weights.norm);
     context.progress();
   }
   /// Writes each of q, k and v whose weight is present.
@@ -205,7 +210,7 @@ struct ResidualAttention : ModuleTypes<L, AttentionFields> {
     saved.rstd = context.template save<float>({tokens});
     typename L::Frame frame(context.arena);
     const auto normed = frame.template allocate<Compute>({tokens, hidden});  // [T, H]
-    context.enqueue(norm(weights, x, saved.rstd, normed));
+    norm(context, weights, x, saved.rstd, normed);
     project(context, weights, normed, split(saved.qkv));
   }
   /// y = x + the output projection of attention.

@@ -93,7 +93,7 @@ struct ResidualMlp : ModuleTypes<L, ResidualMlpFields> {
   };
 
   Parameters parameters() const {
-    return {{"post_attention_layernorm.weight", {hidden}, Initial::ones},
+    return {norm_parameter("post_attention_layernorm.weight", hidden),
             SwiGluMlp<L>{{}, hidden, intermediate, paths}.parameters()};
   }
 
@@ -136,7 +136,8 @@ struct ResidualMlp : ModuleTypes<L, ResidualMlpFields> {
                                                        .dx = d,
                                                        .dx_write = Write::accumulate,
                                                        .dw = gradients.norm.tensor,
-                                                       .dw_write = gradients.norm.next()});
+                                                       .dw_write = gradients.norm.next()},
+                      weights.norm);
     });
   }
 
@@ -150,8 +151,10 @@ struct ResidualMlp : ModuleTypes<L, ResidualMlpFields> {
                             typename L::Frame& frame) const {
     const auto x = tile.rows(saved.x);                                // [t, H]
     const auto normed = frame.template allocate<Compute>(x.shape());  // [t, H]
-    context.enqueue(device::RmsNorm<Compute>{
-        .x = x, .weight = weights.norm, .eps = eps, .y = normed, .rstd = tile.rows(saved.rstd)});
+    context.enqueue(
+        device::RmsNorm<Compute>{
+            .x = x, .weight = weights.norm, .eps = eps, .y = normed, .rstd = tile.rows(saved.rstd)},
+        weights.norm);
     return normed;
   }
 };

@@ -51,7 +51,7 @@ template <class L>
 class SwiGluTile {
  public:
   using Compute = typename L::Compute;
-  using Weights = SwiGluFields<Tensor<const Compute>>;
+  using Weights = SwiGluFields<typename L::Weight>;
   using Gradients = SwiGluFields<GradientView<typename L::Accumulate>>;
 
   /// Returns the problem that a tiling policy plans, the same for training and for evaluation. A kept token costs gate

@@ -28,6 +28,7 @@ struct InEither : Tensor<T> {
   InEither() = default;
   InEither(const Tensor<T>& weights) : Tensor<T>(weights) {}
   InEither(const Tensor<Float>& weights) : wide(weights) {}
+  bool is_float() const { return wide.data() != nullptr; }
 };
 
 /// Calls f(view) with the view of the type that weights have.
@@ -38,7 +39,7 @@ void with_view(const Tensor<T>& weights, F f) {
 }
 template <class T, class F>
 void with_view(const InEither<T>& weights, F f) {
-  if (weights.wide.data() != nullptr)
+  if (weights.is_float())
     f(weights.wide);
   else
     f(static_cast<const Tensor<T>&>(weights));

@@ -205,7 +205,7 @@ struct StagedAttention {
   void normalise(Context<L>& rows, const Weights& weights, const RowsSaved& saved, std::int64_t begin,
                  Tensor<Compute> y) const {
     const std::int64_t end = begin + y.rows();
-    device::enqueue(rows.stream, whole.norm(weights, saved.x.slice(begin, end), saved.rstd.slice(begin, end), y));
+    whole.norm(rows, weights, saved.x.slice(begin, end), saved.rstd.slice(begin, end), y);
   }
   /// Returns the output layer, cut to the columns that read a range.
   Linear<L, 1> output(Context<L>& rows, const Weights& weights, const HeadRange& range, std::int64_t begin) const {

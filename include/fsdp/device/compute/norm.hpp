@@ -20,17 +20,19 @@ inline std::int64_t heads_of(std::int64_t columns, std::int64_t weight) {
 }
 
 /// y = x / sqrt(mean(x^2) + eps) * weight, per row, or per head of a row if the weight is narrower. Writes 1 /
-/// sqrt(...) to rstd for backward.
-template <class T>
+/// sqrt(...) to rstd for backward. y may alias x. With a weight in float (W), y is rounded once.
+template <class T, class W = T>
 struct RmsNorm {
   static constexpr std::string_view name = "rms_norm";
 
   Tensor<const T> x = {};       // [T, heads H]
-  Tensor<const T> weight = {};  // [H]
+  Tensor<const W> weight = {};  // [H]
   float eps = 1e-5f;
   Tensor<T> y = {};         // [T, heads H]
   Tensor<float> rstd = {};  // [heads T]: all rows of head 0, then of head 1, ...
 
+  /// Returns the same with a weight in float.
+  RmsNorm<T, float> with(Tensor<const float> wide) const { return {x, wide, eps, y, rstd}; }
   std::int64_t heads() const { return heads_of(x.columns(), weight.numel()); }  ///< norms per row: one, or one per head
   auto tensors() const { return std::tie(x, weight, y, rstd); }
   Cost cost() const { return {.bytes = x.bytes() + weight.bytes() + y.bytes() + rstd.bytes()}; }
@@ -44,12 +46,12 @@ struct RmsNorm {
 
 /// Gradients dx and dw of RmsNorm, each overwritten or accumulated into. dx may alias dy. If dw has no storage, only dx
 /// is computed.
-template <class T>
+template <class T, class W = T>
 struct RmsNormBackward {
   static constexpr std::string_view name = "rms_norm_backward";
 
   Tensor<const T> x = {};         // [T, heads H]
-  Tensor<const T> weight = {};    // [H]
+  Tensor<const W> weight = {};    // [H]
   Tensor<const float> rstd = {};  // [heads T]
   Tensor<const T> dy = {};        // [T, heads H]
   Tensor<T> dx = {};              // [T, heads H]
@@ -57,6 +59,10 @@ struct RmsNormBackward {
   Tensor<float> dw = {};  // [H]
   Write dw_write = Write::overwrite;
 
+  /// Returns the same with a weight in float.
+  RmsNormBackward<T, float> with(Tensor<const float> wide) const {
+    return {x, wide, rstd, dy, dx, dx_write, dw, dw_write};
+  }
   std::int64_t heads() const { return heads_of(x.columns(), weight.numel()); }  ///< norms per row: one, or one per head
   bool wants_dw() const { return dw.data() != nullptr; }                        ///< whether dw is computed
   auto tensors() const { return std::tie(x, weight, rstd, dy, dx, dw); }

@@ -15,17 +15,19 @@
 
 namespace fsdp::device {
 
-/// out[t] = table[tokens[t]].
-template <class T>
+/// out[t] = table[tokens[t]], rounded to T from a table in float (W).
+template <class T, class W = T>
 struct Embedding {
   static constexpr std::string_view name = "embedding";
 
-  Tensor<const T> table = {};              // [V, H]
+  Tensor<const W> table = {};              // [V, H]
   Tensor<const std::int32_t> tokens = {};  // [T]
   Tensor<T> out = {};                      // [T, H]
 
+  /// Returns the same with a table in float.
+  Embedding<T, float> with(Tensor<const float> wide) const { return {wide, tokens, out}; }
   auto tensors() const { return std::tie(table, tokens, out); }
-  Cost cost() const { return {.bytes = tokens.bytes() + 2 * out.bytes()}; }
+  Cost cost() const { return {.bytes = tokens.bytes() + out.bytes() + out.numel() * std::int64_t{sizeof(W)}}; }
   void check() const {
     require(table.rank() == 2 && out.rank() == 2 && out.rows() == tokens.numel() && out.columns() == table.columns(),
             "embedding: the output must be [", tokens.numel(), " tokens, the table's columns]");

@@ -17,6 +17,16 @@ template std::int64_t scratch(const Cuda::Planner&, const Matmul<bf16, float>&);
 template std::int64_t scratch(const Cuda::Planner&, const Matmul<f16, f16>&);
 template std::int64_t scratch(const Cuda::Planner&, const Matmul<f16, float>&);
 
+template <ComputedBy<Cuda> T, WeightFor<T> W>
+std::int64_t scratch(const Cuda::Planner&, const RmsNormBackward<T, W>& op) {
+  return op.wants_dw() ? cuda::row_sums_scratch(op.rstd.numel(), op.weight.numel()) : 0;
+}
+template std::int64_t scratch(const Cuda::Planner&, const RmsNormBackward<float>&);
+template std::int64_t scratch(const Cuda::Planner&, const RmsNormBackward<bf16>&);
+template std::int64_t scratch(const Cuda::Planner&, const RmsNormBackward<f16>&);
+template std::int64_t scratch(const Cuda::Planner&, const RmsNormBackward<bf16, float>&);
+template std::int64_t scratch(const Cuda::Planner&, const RmsNormBackward<f16, float>&);
+
 /// Defines `scratch` of an operation `op` over elements of type T.
 #define FSDP_SCRATCH(Operation, bytes)                                          \
   template <ComputedBy<Cuda> T>                                                 \
@@ -26,7 +36,6 @@ template std::int64_t scratch(const Cuda::Planner&, const Matmul<f16, float>&);
   template std::int64_t scratch(const Cuda::Planner&, const Operation<float>&); \
   template std::int64_t scratch(const Cuda::Planner&, const Operation<bf16>&);  \
   template std::int64_t scratch(const Cuda::Planner&, const Operation<f16>&);
-FSDP_SCRATCH(RmsNormBackward, op.wants_dw() ? cuda::row_sums_scratch(op.rstd.numel(), op.weight.numel()) : 0)
 FSDP_SCRATCH(BiasBackward, cuda::row_sums_scratch(op.dy.rows(), op.dy.columns()))
 FSDP_SCRATCH(Rope, cuda::documents_scratch(op.x.rows()))
 FSDP_SCRATCH(Attention, cuda::attention_scratch(op.shape, dtype_of<T>(), false))

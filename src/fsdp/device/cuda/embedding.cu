@@ -9,9 +9,9 @@
 namespace fsdp::device::cuda {
 namespace {
 
-template <class T>
+template <class T, class TableT>
 struct Gather {
-  Rows<const T> table;
+  Rows<const TableT> table;
   std::int64_t vocabulary;
   const std::int32_t* tokens;
   Rows<T> out;
@@ -95,12 +95,12 @@ __global__ void scatter_plain(Scatter<T> s) {
 
 }  // namespace
 
-template <class T>
-void compute(Lane lane, const Embedding<T>& op) {
+template <class T, class W>
+void compute(Lane lane, const Embedding<T, W>& op) {
   const auto& [table, tokens, out] = op;
   const Access accesses[] = {access(table), access(out)};
-  run<16 / sizeof(T)>(lane, "embedding", Gather<T>{table, table.rows(), tokens.data(), out}, out.rows(), out.columns(),
-                      accesses);
+  run<16 / sizeof(T)>(lane, "embedding", Gather<T, W>{table, table.rows(), tokens.data(), out}, out.rows(),
+                      out.columns(), accesses);
 }
 
 template <class T>
@@ -125,7 +125,7 @@ void compute(Lane lane, const EmbeddingBackward<T>& op) {
   launch(lane, "embedding_backward", cut.vectors > 0 ? scatter<T, width> : scatter<T, 1>, grid, 0, cut, s);
 }
 
-FSDP_FOR_TYPES(compute, Lane, Embedding)
+FSDP_FOR_WEIGHTS(compute, Lane, Embedding)
 FSDP_FOR_TYPES(compute, Lane, EmbeddingBackward)
 
 }  // namespace fsdp::device::cuda

@@ -38,6 +38,11 @@ void require_launched(const char* kernel);
   template void function(Where, const Operation<float>& __VA_OPT__(, ) __VA_ARGS__); \
   template void function(Where, const Operation<bf16>& __VA_OPT__(, ) __VA_ARGS__);  \
   template void function(Where, const Operation<f16>& __VA_OPT__(, ) __VA_ARGS__);
+/// The same, and for 16-bit types with a weight in float.
+#define FSDP_FOR_WEIGHTS(function, Where, Operation, ...)                                  \
+  FSDP_FOR_TYPES(function, Where, Operation __VA_OPT__(, ) __VA_ARGS__)                    \
+  template void function(Where, const Operation<bf16, float>& __VA_OPT__(, ) __VA_ARGS__); \
+  template void function(Where, const Operation<f16, float>& __VA_OPT__(, ) __VA_ARGS__);
 /// Instantiates `compute` or `run` for each type to which values of type X are converted.
 #define FSDP_FOR_TYPES_OF(X, function, Where, Operation)     \
   template void function(Where, const Operation<X, float>&); \
@@ -52,11 +57,12 @@ void require_launched(const char* kernel);
   /* steps.cu */            PLAIN(SgdStep) PLAIN(Normalized) PLAIN(Combination) PLAIN(DirectionStep)                   \
   /* rope.cu, digest.cu */  IN_SCRATCH(Rope) IN_SCRATCH(AddDigest)                                                     \
   /* bias.cu */             PLAIN(AddBias) IN_SCRATCH(BiasBackward)                                                    \
-  /* norm.cu, norm_backward.cu */ PLAIN(RmsNorm) IN_SCRATCH(RmsNormBackward)                                           \
-  /* embedding.cu */        PLAIN(Embedding) PLAIN(EmbeddingBackward)                                                  \
+  /* embedding.cu */        PLAIN(EmbeddingBackward)                                                                   \
   /* cross_entropy.cu */    IN_SCRATCH(CrossEntropy) IN_SCRATCH(CrossEntropyLoss)                                      \
                             PLAIN(CrossEntropyFold) PLAIN(CrossEntropyGradient)                                        \
   /* attention_cached.cu */ PLAIN(KeepHeads) PLAIN(CachedAttention)
+#define FSDP_WEIGHTED_OPERATIONS(PLAIN, IN_SCRATCH) /* the same, with a weight of that type or in float */             \
+  /* norm.cu, norm_backward.cu, embedding.cu */ PLAIN(RmsNorm) IN_SCRATCH(RmsNormBackward) PLAIN(Embedding)
 #define FSDP_UNTYPED_OPERATIONS(PLAIN, IN_SCRATCH)                                                                     \
   /* steps.cu, rope.cu */   PLAIN(MomentumDirection) PLAIN(RotaryTable)                                                \
   /* sums.cu */             PLAIN(CrossEntropySum) PLAIN(DecideStep)                                                   \
@@ -65,15 +71,22 @@ void require_launched(const char* kernel);
 
 // `compute` enqueues the kernels of an operation. The last parameter, if any, is its scratch, of the size that its
 // `scratch` function returns (scratch.hpp).
-#define FSDP_COMPUTES(Operation) void compute(Lane, const Operation&);
-#define FSDP_COMPUTES_IN_SCRATCH(Operation) void compute(Lane, const Operation&, Scratch);
+#define FSDP_COMPUTES(...) void compute(Lane, const __VA_ARGS__&);
+#define FSDP_COMPUTES_IN_SCRATCH(...) void compute(Lane, const __VA_ARGS__&, Scratch);
 #define FSDP_COMPUTES_TYPED(Operation) \
   template <class T>                   \
   FSDP_COMPUTES(Operation<T>)
 #define FSDP_COMPUTES_TYPED_IN_SCRATCH(Operation) \
   template <class T>                              \
   FSDP_COMPUTES_IN_SCRATCH(Operation<T>)
+#define FSDP_COMPUTES_WEIGHTED(Operation) \
+  template <class T, class W>             \
+  FSDP_COMPUTES(Operation<T, W>)
+#define FSDP_COMPUTES_WEIGHTED_IN_SCRATCH(Operation) \
+  template <class T, class W>                        \
+  FSDP_COMPUTES_IN_SCRATCH(Operation<T, W>)
 FSDP_TYPED_OPERATIONS(FSDP_COMPUTES_TYPED, FSDP_COMPUTES_TYPED_IN_SCRATCH)
+FSDP_WEIGHTED_OPERATIONS(FSDP_COMPUTES_WEIGHTED, FSDP_COMPUTES_WEIGHTED_IN_SCRATCH)
 FSDP_UNTYPED_OPERATIONS(FSDP_COMPUTES, FSDP_COMPUTES_IN_SCRATCH)
 FSDP_COMPUTES_TYPED_IN_SCRATCH(Attention)          // attention_forward.cu
 FSDP_COMPUTES_TYPED_IN_SCRATCH(AttentionBackward)  // attention_backward.cu

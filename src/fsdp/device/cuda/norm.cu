@@ -8,17 +8,17 @@
 namespace fsdp::device::cuda {
 namespace {
 
-template <class T>
+template <class T, class W>
 struct Forward {
   Rows<const T> x;
-  const T* w;
+  const W* w;
   float eps;
   Rows<T> y;
   float* rstd;
 };
 
-template <class T, int N>
-__global__ void __launch_bounds__(most_threads) norm_kept_rows(Teams teams, NormSizes sizes, Forward<T> f) {
+template <class T, class W, int N>
+__global__ void __launch_bounds__(most_threads) norm_kept_rows(Teams teams, NormSizes sizes, Forward<T, W> f) {
   constexpr int width = 16 / sizeof(T);
   const Member member(teams);
   TeamSums sums(teams, member);
@@ -51,14 +51,14 @@ __global__ void __launch_bounds__(most_threads) norm_kept_rows(Teams teams, Norm
 }
 
 /// Uses one block per row.
-template <class T, int W>
-__global__ void norm_rows(NormSizes sizes, Forward<T> f) {
+template <class T, class W, int Width>
+__global__ void norm_rows(NormSizes sizes, Forward<T, W> f) {
   for_rows_of_block(sizes.rows, [&](std::int64_t row) {
     const HeadRow at(sizes, row);
     const T* const x = at.of(f.x);
     T* const y = at.of(f.y);
     float squares = 0;
-    for_row<W>(sizes.cut, threadIdx.x, blockDim.x, [&]<int V>(std::int64_t column) {
+    for_row<Width>(sizes.cut, threadIdx.x, blockDim.x, [&]<int V>(std::int64_t column) {
       float a[V];
       load(x + column, a);
 #pragma unroll
@@ -66,7 +66,7 @@ __global__ void norm_rows(NormSizes sizes, Forward<T> f) {
     });
     const float scale = rms_scale(block_sum(squares), static_cast<float>(sizes.cut.columns), f.eps);
     if (threadIdx.x == 0) f.rstd[row] = scale;
-    for_row<W>(sizes.cut, threadIdx.x, blockDim.x, [&]<int V>(std::int64_t column) {
+    for_row<Width>(sizes.cut, threadIdx.x, blockDim.x, [&]<int V>(std::int64_t column) {
       float a[V], b[V];
       load(x + column, a);
       load(f.w + column, b);
@@ -77,8 +77,8 @@ __global__ void norm_rows(NormSizes sizes, Forward<T> f) {
   });
 }
 
-template <class T>
-__global__ void norm_rows_plain(NormSizes sizes, Forward<T> f) {
+template <class T, class W>
+__global__ void norm_rows_plain(NormSizes sizes, Forward<T, W> f) {
   for (std::int64_t row = thread_of_grid(); row < sizes.rows; row += threads_of_grid()) {
     const HeadRow at(sizes, row);
     const T* const x = at.of(f.x);
@@ -95,16 +95,16 @@ constexpr int threads_of_kept = 128;
 
 }  // namespace
 
-template <class T>
-void compute(Lane lane, const RmsNorm<T>& op) {
+template <class T, class W>
+void compute(Lane lane, const RmsNorm<T, W>& op) {
   const auto& [x, w, eps, y, rstd] = op;
   if (x.numel() == 0) return;
   constexpr int width = 16 / sizeof(T);
   const std::int64_t columns = w.numel();
   NormSizes sizes{.tokens = x.rows(), .rows = rstd.numel(), .cut = cut_singly(columns)};
-  const Forward<T> f{.x = x, .w = w.data(), .eps = eps, .y = y, .rstd = rstd.data()};
+  const Forward<T, W> f{.x = x, .w = w.data(), .eps = eps, .y = y, .rstd = rstd.data()};
   if (lane.plain) {
-    launch(lane, "rms_norm", norm_rows_plain<T>, grid_of_elements(1, sizes.rows), 0, sizes, f);
+    launch(lane, "rms_norm", norm_rows_plain<T, W>, grid_of_elements(1, sizes.rows), 0, sizes, f);
     return;
   }
   sizes.cut = cut_for_vectors(columns, width, {access(x), access(y), access(w), head_access(x, columns)});
@@ -112,13 +112,13 @@ void compute(Lane lane, const RmsNorm<T>& op) {
   const Teams four = teams_of(sizes.cut, 4, threads_of_kept, most_threads);
   const bool keeps_four = four.count > 0 && (two.count == 0 || four.are_full(4));
   if (const Teams& teams = keeps_four ? four : two; teams.count > 0)
-    launch(lane, "rms_norm", keeps_four ? norm_kept_rows<T, 4> : norm_kept_rows<T, 2>,
+    launch(lane, "rms_norm", keeps_four ? norm_kept_rows<T, W, 4> : norm_kept_rows<T, W, 2>,
            grid_of_teams(teams, sizes.rows, most_blocks), 0, teams, sizes, f);
   else
-    launch(lane, "rms_norm", sizes.cut.vectors > 0 ? norm_rows<T, width> : norm_rows<T, 1>,
+    launch(lane, "rms_norm", sizes.cut.vectors > 0 ? norm_rows<T, W, width> : norm_rows<T, W, 1>,
            grid_of_rows(sizes.rows, sizes.cut.items()), 0, sizes, f);
 }
 
-FSDP_FOR_TYPES(compute, Lane, RmsNorm)
+FSDP_FOR_WEIGHTS(compute, Lane, RmsNorm)
 
 }  // namespace fsdp::device::cuda

@@ -9,10 +9,10 @@
 namespace fsdp::device::cuda {
 namespace {
 
-template <class T>
+template <class T, class W>
 struct Backward {
   Rows<const T> x;
-  const T* w;
+  const W* w;
   const float* rstd;
   Rows<const T> dy;
   Rows<T> dx;
@@ -31,8 +31,9 @@ struct Kept {
   Wide x[kept_vectors], dy[kept_vectors];
   float scale;
 
-  __device__ __forceinline__ void load(const Teams& teams, const Member& member, const Backward<T>& b, std::int64_t row,
-                                       const HeadRow& at) {
+  template <class W>
+  __device__ __forceinline__ void load(const Teams& teams, const Member& member, const Backward<T, W>& b,
+                                       std::int64_t row, const HeadRow& at) {
     scale = b.rstd[row];
     const T* const x_row = at.of(b.x);
     const T* const dy_row = at.of(b.dy);
@@ -74,9 +75,9 @@ __device__ __forceinline__ void write_part(const Teams& teams, const Member& mem
 
 /// Each block computes one partial sum. There are as many as two small blocks per multiprocessor of a large GPU. With
 /// so few rows in flight at once, a team requests its next row before it finishes the current one.
-template <class T, int Threads>
+template <class T, class W, int Threads>
 __global__ void __launch_bounds__(Threads, 512 / Threads)
-    norm_kept_rows_backward(Teams teams, NormSizes sizes, Backward<T> b) {
+    norm_kept_rows_backward(Teams teams, NormSizes sizes, Backward<T, W> b) {
   constexpr int width = 16 / sizeof(T);
   const Member member(teams);
   TeamSums sums(teams, member);
@@ -132,13 +133,13 @@ __device__ __forceinline__ std::int64_t slot_of(const Cut& cut, std::int64_t col
   return column < cut.head ? cut.vectors * cut.width + column : column;
 }
 
-template <class T, int W>
-__global__ void __launch_bounds__(most_threads) norm_rows_backward(NormSizes sizes, Backward<T> b) {
+template <class T, class W, int Width>
+__global__ void __launch_bounds__(most_threads) norm_rows_backward(NormSizes sizes, Backward<T, W> b) {
   const Cut& cut = sizes.cut;
   float* const part = b.parts == nullptr ? nullptr : b.parts + blockIdx.x * cut.columns;
   float* const dw = b.in_shared ? reinterpret_cast<float*>(shared_memory()) : part;
   // A thread has the same columns in every row, so no other thread reads its sums before they are complete.
-  const auto for_own = [&](const auto& body) { for_row<W>(cut, threadIdx.x, blockDim.x, body); };
+  const auto for_own = [&](const auto& body) { for_row<Width>(cut, threadIdx.x, blockDim.x, body); };
   const auto place = [&]<int V>(std::int64_t column, int i) {
     return b.in_shared ? slot_of<V>(cut, column, i) : column + i;
   };
@@ -207,8 +208,8 @@ __global__ void __launch_bounds__(fold_groups* warp)
   }
 }
 
-template <class T>
-__global__ void norm_dx_plain(NormSizes sizes, Backward<T> b) {
+template <class T, class W>
+__global__ void norm_dx_plain(NormSizes sizes, Backward<T, W> b) {
   const std::int64_t columns = sizes.cut.columns;
   for (std::int64_t row = thread_of_grid(); row < sizes.rows; row += threads_of_grid()) {
     const HeadRow at(sizes, row);
@@ -225,8 +226,8 @@ __global__ void norm_dx_plain(NormSizes sizes, Backward<T> b) {
   }
 }
 
-template <class T>
-__global__ void norm_dw_plain(NormSizes sizes, Backward<T> b, bool accumulate, float* dw) {
+template <class T, class W>
+__global__ void norm_dw_plain(NormSizes sizes, Backward<T, W> b, bool accumulate, float* dw) {
   for (std::int64_t c = thread_of_grid(); c < sizes.cut.columns; c += threads_of_grid()) {
     double sum = 0;
     for (std::int64_t row = 0; row < sizes.rows; ++row) {
@@ -241,8 +242,8 @@ __global__ void norm_dw_plain(NormSizes sizes, Backward<T> b, bool accumulate, f
 constexpr std::int64_t most_shared = 96 * 1024;
 
 /// Enqueues the kernel that writes dx and the partial sums; returns the number of partial sums.
-template <class T>
-std::int64_t launch_rows(Lane lane, const NormSizes& sizes, Backward<T> b) {
+template <class T, class W>
+std::int64_t launch_rows(Lane lane, const NormSizes& sizes, Backward<T, W> b) {
   constexpr int width = 16 / sizeof(T);
   const std::int64_t most = row_parts(sizes.rows), columns = sizes.cut.columns;
   const auto kept = [&](auto kernel, const Teams& teams) {
@@ -253,38 +254,40 @@ std::int64_t launch_rows(Lane lane, const NormSizes& sizes, Backward<T> b) {
     return std::int64_t{grid.x};
   };
   if (const Teams teams = teams_of(sizes.cut, kept_vectors, 256, 256); teams.count > 0)
-    return kept(norm_kept_rows_backward<T, 256>, teams);
+    return kept(norm_kept_rows_backward<T, W, 256>, teams);
   if (const Teams teams = teams_of(sizes.cut, kept_vectors, 512, 512); teams.count > 0)
-    return kept(norm_kept_rows_backward<T, 512>, teams);
+    return kept(norm_kept_rows_backward<T, W, 512>, teams);
   b.in_shared = b.parts != nullptr && columns * 4 <= most_shared;
   const Grid grid = grid_of_rows(most, sizes.cut.items());
-  launch(lane, "rms_norm_backward", sizes.cut.vectors > 0 ? norm_rows_backward<T, width> : norm_rows_backward<T, 1>,
-         grid, b.in_shared ? static_cast<std::size_t>(columns) * 4 : 0, sizes, b);
+  launch(lane, "rms_norm_backward",
+         sizes.cut.vectors > 0 ? norm_rows_backward<T, W, width> : norm_rows_backward<T, W, 1>, grid,
+         b.in_shared ? static_cast<std::size_t>(columns) * 4 : 0, sizes, b);
   return grid.x;
 }
 
 }  // namespace
 
-template <class T>
-void compute(Lane lane, const RmsNormBackward<T>& op, Scratch memory) {
+template <class T, class W>
+void compute(Lane lane, const RmsNormBackward<T, W>& op, Scratch memory) {
   const auto& [x, w, rstd, dy, dx, dx_write, dw, dw_write] = op;
   constexpr int width = 16 / sizeof(T);
   const bool adds = dw_write == Write::accumulate;
   const std::int64_t columns = w.numel();
   if (columns == 0) return;
   NormSizes sizes{.tokens = x.rows(), .rows = rstd.numel(), .cut = cut_singly(columns)};
-  const Backward<T> b{.x = x,
-                      .w = w.data(),
-                      .rstd = rstd.data(),
-                      .dy = dy,
-                      .dx = dx,
-                      .accumulate = dx_write == Write::accumulate,
-                      .parts = op.wants_dw() ? reinterpret_cast<float*>(memory.data) : nullptr,
-                      .in_shared = false};
+  const Backward<T, W> b{.x = x,
+                         .w = w.data(),
+                         .rstd = rstd.data(),
+                         .dy = dy,
+                         .dx = dx,
+                         .accumulate = dx_write == Write::accumulate,
+                         .parts = op.wants_dw() ? reinterpret_cast<float*>(memory.data) : nullptr,
+                         .in_shared = false};
   if (lane.plain) {
     if (op.wants_dw())  // before dx is written, since dx may alias dy
-      launch(lane, "rms_norm_backward", norm_dw_plain<T>, grid_of_elements(1, columns), 0, sizes, b, adds, dw.data());
-    launch(lane, "rms_norm_backward", norm_dx_plain<T>, grid_of_elements(1, sizes.rows), 0, sizes, b);
+      launch(lane, "rms_norm_backward", norm_dw_plain<T, W>, grid_of_elements(1, columns), 0, sizes, b, adds,
+             dw.data());
+    launch(lane, "rms_norm_backward", norm_dx_plain<T, W>, grid_of_elements(1, sizes.rows), 0, sizes, b);
     return;
   }
   sizes.cut = cut_for_vectors(columns, width, {access(x), access(dy), access(dx), access(w), head_access(x, columns)});
@@ -295,6 +298,6 @@ void compute(Lane lane, const RmsNormBackward<T>& op, Scratch memory) {
   launch(lane, "rms_norm_backward", fold_parts, grid, 0, columns, b.parts, count, adds, dw.data());
 }
 
-FSDP_FOR_TYPES(compute, Lane, RmsNormBackward, Scratch)
+FSDP_FOR_WEIGHTS(compute, Lane, RmsNormBackward, Scratch)
 
 }  // namespace fsdp::device::cuda

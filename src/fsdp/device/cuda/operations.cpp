@@ -31,10 +31,10 @@ void Cuda::sum_in_order(Queue& queue, std::span<const std::byte* const> parts, D
 }
 
 /// Defines `run` of an operation that only enqueues its kernels.
-#define FSDP_RUN(Operation) \
-  void run(Cuda::Stream& stream, const Operation& op) { cuda::compute(lane_of(stream), op); }
-#define FSDP_RUN_IN_SCRATCH(Operation) \
-  void run(Cuda::Stream& stream, const Operation& op, Scratch memory) { cuda::compute(lane_of(stream), op, memory); }
+#define FSDP_RUN(...) \
+  void run(Cuda::Stream& stream, const __VA_ARGS__& op) { cuda::compute(lane_of(stream), op); }
+#define FSDP_RUN_IN_SCRATCH(...) \
+  void run(Cuda::Stream& stream, const __VA_ARGS__& op, Scratch memory) { cuda::compute(lane_of(stream), op, memory); }
 #define FSDP_RUN_TYPED(Operation) \
   template <ComputedBy<Cuda> T>   \
   FSDP_RUN(Operation<T>)          \
@@ -43,7 +43,16 @@ void Cuda::sum_in_order(Queue& queue, std::span<const std::byte* const> parts, D
   template <ComputedBy<Cuda> T>              \
   FSDP_RUN_IN_SCRATCH(Operation<T>)          \
   FSDP_FOR_TYPES(run, Cuda::Stream&, Operation, Scratch)
+#define FSDP_RUN_WEIGHTED(Operation)            \
+  template <ComputedBy<Cuda> T, WeightFor<T> W> \
+  FSDP_RUN(Operation<T, W>)                     \
+  FSDP_FOR_WEIGHTS(run, Cuda::Stream&, Operation)
+#define FSDP_RUN_WEIGHTED_IN_SCRATCH(Operation) \
+  template <ComputedBy<Cuda> T, WeightFor<T> W> \
+  FSDP_RUN_IN_SCRATCH(Operation<T, W>)          \
+  FSDP_FOR_WEIGHTS(run, Cuda::Stream&, Operation, Scratch)
 FSDP_TYPED_OPERATIONS(FSDP_RUN_TYPED, FSDP_RUN_TYPED_IN_SCRATCH)
+FSDP_WEIGHTED_OPERATIONS(FSDP_RUN_WEIGHTED, FSDP_RUN_WEIGHTED_IN_SCRATCH)
 FSDP_UNTYPED_OPERATIONS(FSDP_RUN, FSDP_RUN_IN_SCRATCH)
 FSDP_RUN(Fill<double>)
 

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <limits>
 #include <string_view>
+#include <type_traits>
 
 #include <tessera/fsdp/device/compute/cpu.hpp>
 
@@ -62,12 +63,16 @@ void sum_losses(Cpu::Stream& stream, const Op& op, Scratch memory, const Finish&
 
 }  // namespace
 
-template <ComputedBy<Cpu> T>
-void run(Cpu::Stream& stream, const Embedding<T>& op) {
+template <ComputedBy<Cpu> T, WeightFor<T> W>
+void run(Cpu::Stream& stream, const Embedding<T, W>& op) {
   require_in_vocabulary(op.tokens, op.table.rows(), "embedding: token", " at position ");
-  const auto row_bytes = static_cast<std::size_t>(op.table.columns()) * sizeof(T);
+  const std::int64_t columns = op.table.columns();
   cpu::for_rows(stream, op.tokens.numel(), op.cost().bytes, [&](std::int64_t t) {
-    std::memcpy(static_cast<void*>(op.out.row(t)), op.table.row(op.tokens[t]), row_bytes);
+    const W* const row = op.table.row(op.tokens[t]);
+    if constexpr (std::is_same_v<T, W>)
+      std::memcpy(static_cast<void*>(op.out.row(t)), row, static_cast<std::size_t>(columns) * sizeof(T));
+    else
+      cpu::kernels<cpu::ElementwiseKernels>().of<T>().from_float(row, op.out.row(t), columns);
   });
 }
 
@@ -143,7 +148,7 @@ void run(Cpu::Stream& stream, const CrossEntropyGradient<T>& op) {
   });
 }
 
-FSDP_RUN_INSTANCES(Cpu, Embedding)
+FSDP_RUN_INSTANCES_WEIGHTED(Cpu, Embedding)
 FSDP_RUN_INSTANCES(Cpu, EmbeddingBackward)
 FSDP_RUN_INSTANCES_IN_SCRATCH(Cpu, CrossEntropy)
 FSDP_RUN_INSTANCES_IN_SCRATCH(Cpu, CrossEntropyLoss)

@@ -7,8 +7,8 @@
 namespace fsdp::device::cpu {
 namespace {
 
-template <class T>
-void norm(const T* x, std::int64_t x_stride, const T* w, float eps, T* y, std::int64_t y_stride, float* rstd,
+template <class T, class W>
+void norm(const T* x, std::int64_t x_stride, const W* w, float eps, T* y, std::int64_t y_stride, float* rstd,
           std::int64_t rows, std::int64_t columns) {
   for (std::int64_t row = 0; row < rows; ++row, x += x_stride, y += y_stride) {
     const float squares = sum_over(columns, [=](std::int64_t i, auto part) FSDP_INLINE_LAMBDA {
@@ -18,15 +18,15 @@ void norm(const T* x, std::int64_t x_stride, const T* w, float eps, T* y, std::i
     const float scale = 1.0f / __builtin_sqrtf(squares / static_cast<float>(columns) + eps);
     rstd[row] = scale;
     for_vectors(columns, [=](std::int64_t i, auto part) FSDP_INLINE_LAMBDA {
-      // Rounded before the multiplication by the weight, as in Hugging Face's LlamaRMSNorm.
-      store(y + i, rounded_to(T{}, load(x + i, part) * scale) * load(w + i, part), part);
+      // Rounded to the weight's type before the multiplication, as in Hugging Face's LlamaRMSNorm.
+      store(y + i, rounded_to(W{}, load(x + i, part) * scale) * load(w + i, part), part);
     });
   }
 }
 
 // `accumulate` is a constant, so that the compiler fuses the last product and sum in every part of a row.
-template <bool accumulate, class T>
-FSDP_INLINE void norm_backward_row(const T* x, const T* w, float scale, const T* dy, T* dx, float* dw,
+template <bool accumulate, class T, class W>
+FSDP_INLINE void norm_backward_row(const T* x, const W* w, float scale, const T* dy, T* dx, float* dw,
                                    std::int64_t columns) {
   const float product = sum_over(columns, [=](std::int64_t i, auto part) FSDP_INLINE_LAMBDA {
     return load(dy + i, part) * load(w + i, part) * load(x + i, part);
@@ -43,8 +43,8 @@ FSDP_INLINE void norm_backward_row(const T* x, const T* w, float scale, const T*
   });
 }
 
-template <class T>
-void norm_backward(const T* x, std::int64_t x_stride, const T* w, const float* rstd, const T* dy,
+template <class T, class W>
+void norm_backward(const T* x, std::int64_t x_stride, const W* w, const float* rstd, const T* dy,
                    std::int64_t dy_stride, T* dx, std::int64_t dx_stride, bool accumulate, float* dw, std::int64_t rows,
                    std::int64_t columns) {
   for (std::int64_t row = 0; row < rows; ++row, x += x_stride, dy += dy_stride, dx += dx_stride) {
@@ -142,8 +142,8 @@ void scaled_exponential(T* row, std::int64_t count, float most, float factor) {
 }
 
 template <class T>
-constexpr RowFunctions<T> row_functions = {.norm = norm<T>,
-                                           .norm_backward = norm_backward<T>,
+constexpr RowFunctions<T> row_functions = {.norm = {norm<T, T>, norm_backward<T, T>},
+                                           .norm_in_float = {norm<T, float>, norm_backward<T, float>},
                                            .rotate = rotate<T>,
                                            .products = products<T>,
                                            .weighted_sum = weighted_sum<T>,
