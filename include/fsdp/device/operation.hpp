@@ -294,15 +294,6 @@ inline constexpr detail::Enqueue enqueue;
   std::int64_t scratch(const Device::Planner&, const Operation<T>&); \
   template <ComputedBy<Device> T>                                    \
   void run(Device::Stream&, const Operation<T>&, Scratch);
-/// Both, for an operation with a weight in T or in float.
-#define FSDP_RUNS_WEIGHTED(Device, Operation)     \
-  template <ComputedBy<Device> T, WeightFor<T> W> \
-  void run(Device::Stream&, const Operation<T, W>&);
-#define FSDP_RUNS_WEIGHTED_IN_SCRATCH(Device, Operation)                \
-  template <ComputedBy<Device> T, WeightFor<T> W>                       \
-  std::int64_t scratch(const Device::Planner&, const Operation<T, W>&); \
-  template <ComputedBy<Device> T, WeightFor<T> W>                       \
-  void run(Device::Stream&, const Operation<T, W>&, Scratch);
 /// Declares `run` and `scratch` of the operations of tessera/fsdp/device/operations/, except AdamWStep, which takes
 /// scratch on some devices only.
 #define FSDP_RUNS_OPERATIONS(Device)                                      \
@@ -324,31 +315,36 @@ inline constexpr detail::Enqueue enqueue;
   FSDP_RUNS(Device, SgdStep)
 /// The same for the operations of tessera/fsdp/device/compute/, except Rope and CachedAttention, which take scratch on
 /// some devices only.
-#define FSDP_RUNS_COMPUTE(Device)                                    \
-  template <ComputedBy<Device> A, ComputedBy<Device> C>              \
-  std::int64_t scratch(const Device::Planner&, const Matmul<A, C>&); \
-  template <ComputedBy<Device> A, ComputedBy<Device> C>              \
-  void run(Device::Stream&, const Matmul<A, C>&, Scratch);           \
-  FSDP_RUNS_WEIGHTED(Device, RmsNorm)                                \
-  FSDP_RUNS_WEIGHTED_IN_SCRATCH(Device, RmsNormBackward)             \
-  FSDP_RUNS(Device, AddBias)                                         \
-  FSDP_RUNS_IN_SCRATCH(Device, BiasBackward)                         \
-  void run(Device::Stream&, const RotaryTable&);                     \
-  FSDP_RUNS_IN_SCRATCH(Device, Attention)                            \
-  FSDP_RUNS_IN_SCRATCH(Device, AttentionBackward)                    \
-  FSDP_RUNS(Device, KeepHeads)                                       \
-  FSDP_RUNS(Device, SwiGlu)                                          \
-  FSDP_RUNS(Device, SwiGluBackward)                                  \
-  FSDP_RUNS_WEIGHTED(Device, Embedding)                              \
-  FSDP_RUNS(Device, EmbeddingBackward)                               \
-  FSDP_RUNS_IN_SCRATCH(Device, CrossEntropy)                         \
-  FSDP_RUNS_IN_SCRATCH(Device, CrossEntropyLoss)                     \
-  FSDP_RUNS(Device, CrossEntropyFold)                                \
-  void run(Device::Stream&, const CrossEntropySum&);                 \
-  FSDP_RUNS(Device, CrossEntropyGradient)                            \
-  void run(Device::Stream&, const MomentumDirection&);               \
-  FSDP_RUNS(Device, Normalized)                                      \
-  FSDP_RUNS(Device, Combination)                                     \
+#define FSDP_RUNS_COMPUTE(Device)                                             \
+  template <ComputedBy<Device> A, ComputedBy<Device> C>                       \
+  std::int64_t scratch(const Device::Planner&, const Matmul<A, C>&);          \
+  template <ComputedBy<Device> A, ComputedBy<Device> C>                       \
+  void run(Device::Stream&, const Matmul<A, C>&, Scratch);                    \
+  template <ComputedBy<Device> T, WeightFor<T> W>                             \
+  void run(Device::Stream&, const RmsNorm<T, W>&);                            \
+  template <ComputedBy<Device> T, WeightFor<T> W>                             \
+  std::int64_t scratch(const Device::Planner&, const RmsNormBackward<T, W>&); \
+  template <ComputedBy<Device> T, WeightFor<T> W>                             \
+  void run(Device::Stream&, const RmsNormBackward<T, W>&, Scratch);           \
+  FSDP_RUNS(Device, AddBias)                                                  \
+  FSDP_RUNS_IN_SCRATCH(Device, BiasBackward)                                  \
+  void run(Device::Stream&, const RotaryTable&);                              \
+  FSDP_RUNS_IN_SCRATCH(Device, Attention)                                     \
+  FSDP_RUNS_IN_SCRATCH(Device, AttentionBackward)                             \
+  FSDP_RUNS(Device, KeepHeads)                                                \
+  FSDP_RUNS(Device, SwiGlu)                                                   \
+  FSDP_RUNS(Device, SwiGluBackward)                                           \
+  template <ComputedBy<Device> T, WeightFor<T> W>                             \
+  void run(Device::Stream&, const Embedding<T, W>&);                          \
+  FSDP_RUNS(Device, EmbeddingBackward)                                        \
+  FSDP_RUNS_IN_SCRATCH(Device, CrossEntropy)                                  \
+  FSDP_RUNS_IN_SCRATCH(Device, CrossEntropyLoss)                              \
+  FSDP_RUNS(Device, CrossEntropyFold)                                         \
+  void run(Device::Stream&, const CrossEntropySum&);                          \
+  FSDP_RUNS(Device, CrossEntropyGradient)                                     \
+  void run(Device::Stream&, const MomentumDirection&);                        \
+  FSDP_RUNS(Device, Normalized)                                               \
+  FSDP_RUNS(Device, Combination)                                              \
   FSDP_RUNS(Device, DirectionStep)
 /// Instantiates `run` for float and bf16, in the file that defines it.
 #define FSDP_RUN_INSTANCES(Device, Operation)                  \
@@ -360,10 +356,6 @@ inline constexpr detail::Enqueue enqueue;
   template std::int64_t scratch(const Device::Planner&, const Operation<bf16>&);  \
   template void run(Device::Stream&, const Operation<float>&, Scratch);           \
   template void run(Device::Stream&, const Operation<bf16>&, Scratch);
-/// The same for activations in bf16 and a weight in float.
-#define FSDP_RUN_INSTANCES_WEIGHTED(Device, Operation) \
-  FSDP_RUN_INSTANCES(Device, Operation)                \
-  template void run(Device::Stream&, const Operation<bf16, float>&);
 
 /// Instantiations of `enqueue` that the library contains for its own devices: the operations that stacks enqueue
 /// directly. `how` is `extern template` or `template`.

@@ -42,7 +42,7 @@ struct LossHead : ModuleTypes<L, LossHeadFields> {
   std::int64_t hidden = 0;
   float eps = 1e-5f;
   bool tied = false;      ///< whether the weight is shared with the embedding
-  bool in_float = false;  ///< whether the matrix is in float next to 16-bit rows: has_float_weights only
+  bool in_float = false;  ///< whether the matrix is in float next to rows in 16 bits (PrecisionBy)
 
   Parameters parameters() const {
     return {norm_parameter("/model.norm.weight", hidden),
@@ -83,30 +83,41 @@ struct LossHead : ModuleTypes<L, LossHeadFields> {
   using Wide = LossHead<Local<Device, Fp32>>;
   static constexpr bool may_be_wide = has_float_weights<typename L::Precision>;
 
-  /// Returns the head in float that computes for this one if `in_float`.
+  /// Returns the head that computes for this one if `in_float`.
   Wide wide() const { return {{}, vocabulary, hidden, eps, tied}; }
-  /// Calls body(context, weights) with those of `wide`. A norm in 16 bits is widened.
+  /// Calls body(head, context, weights) with this head, or with `wide` and the weights in float. Throws LogicError if
+  /// the matrix is not in the type that `in_float` states.
   template <class Body>
-  static void by_wide(Context<L>& context, const Weights& weights, Body body) {
-    require(weights.weight.is_float(), "loss head: the matrix is in 16 bits, and in_float plans it in float");
-    typename L::Frame frame(context.arena);
-    Tensor<const float> norm = weights.norm.wide;  // [H]
-    if (!weights.norm.is_float()) {
-      const auto copy = frame.template allocate<float>(weights.norm.shape());
-      context.enqueue(device::Copy<Compute, float>{.x = weights.norm, .y = copy});
-      norm = copy;
+  void compute(Context<L>& context, const Weights& weights, Body body) const {
+    if constexpr (may_be_wide) {
+      require(weights.weight.is_float() == in_float, "loss head: the matrix is in ", in_float ? "16 bits" : "float",
+              ", unlike LossHead::in_float; set that from UnitOptions::precision");
+      if (in_float) {
+        typename L::Frame frame(context.arena);
+        Tensor<const float> norm = weights.norm.wide;  // [H]
+        if (!weights.norm.is_float()) {
+          const auto copy = frame.template allocate<float>({hidden});
+          context.enqueue(device::Copy<Compute, float>{.x = weights.norm, .y = copy});
+          norm = copy;
+        }
+        auto same = context.template in<Fp32>();
+        return body(wide(), same, typename Wide::Weights{norm, weights.weight.wide});
+      }
     }
-    auto same = context.template in<Fp32>();
-    body(same, typename Wide::Weights{norm, weights.weight.wide});
+    body(*this, context, weights);
   }
 
-  /// `loss` and `loss_only` on the rows of a residual stream in X.
+  /// The computations, on the rows of a residual stream in X.
+  /// @{
   template <class X>
   void loss_of(Context<L>& context, const Weights& weights, const Gradients& gradients, Tensor<const X> x,
                const Targets& targets, float scale, Tensor<X> dx, Tensor<double> loss) const;
   template <class X>
   void loss_only_of(Context<L>& context, const Weights& weights, Tensor<const X> x, const Targets& targets,
                     Tensor<double> loss) const;
+  template <class X>
+  void logits_of(Context<L>& context, const Weights& weights, Tensor<const X> x, Tensor<X> logits) const;
+  /// @}
 
   /// Calls body(runs) with the rows of each tile of the valid rows.
   template <class Body>
@@ -254,12 +265,9 @@ struct LossHead : ModuleTypes<L, LossHeadFields> {
 template <class L>
 void LossHead<L>::loss(Context<L>& context, const Weights& weights, const Gradients& gradients, Tensor<const Compute> x,
                        const Targets& targets, float scale, Tensor<Compute> dx, Tensor<double> loss) const {
-  if constexpr (may_be_wide)
-    if (in_float)
-      return by_wide(context, weights, [&](auto& same, const auto& widened) {
-        wide().template loss_of<Compute>(same, widened, gradients, x, targets, scale, dx, loss);
-      });
-  loss_of<Compute>(context, weights, gradients, x, targets, scale, dx, loss);
+  compute(context, weights, [&](const auto& head, auto& in, const auto& own) {
+    head.template loss_of<Compute>(in, own, gradients, x, targets, scale, dx, loss);
+  });
 }
 
 template <class L>
@@ -308,12 +316,9 @@ void LossHead<L>::loss_of(Context<L>& context, const Weights& weights, const Gra
 template <class L>
 void LossHead<L>::loss_only(Context<L>& context, const Weights& weights, Tensor<const Compute> x,
                             const Targets& targets, Tensor<double> loss) const {
-  if constexpr (may_be_wide)
-    if (in_float)
-      return by_wide(context, weights, [&](auto& same, const auto& widened) {
-        wide().template loss_only_of<Compute>(same, widened, x, targets, loss);
-      });
-  loss_only_of<Compute>(context, weights, x, targets, loss);
+  compute(context, weights, [&](const auto& head, auto& in, const auto& own) {
+    head.template loss_only_of<Compute>(in, own, x, targets, loss);
+  });
 }
 
 template <class L>
@@ -340,21 +345,27 @@ void LossHead<L>::loss_only_of(Context<L>& context, const Weights& weights, Tens
 template <class L>
 void LossHead<L>::logits(Context<L>& context, const Weights& weights, Tensor<const Compute> x,
                          Tensor<Compute> logits) const {
+  compute(context, weights,
+          [&](const auto& head, auto& in, const auto& own) { head.template logits_of<Compute>(in, own, x, logits); });
+}
+
+template <class L>
+template <class X>
+void LossHead<L>::logits_of(Context<L>& context, const Weights& weights, Tensor<const X> x, Tensor<X> logits) const {
   typename L::Frame frame(context.arena);
-  if constexpr (may_be_wide)
-    if (in_float)
-      return by_wide(context, weights, [&](auto& same, const auto& widened) {
-        const auto rows = frame.template allocate<float>(x.shape());       // [T, H]
-        const auto sums = frame.template allocate<float>(logits.shape());  // [T, V]
-        context.enqueue(device::Copy<Compute, float>{.x = x, .y = rows});
-        wide().logits(same, widened, rows, sums);
-        context.enqueue(device::Copy<float, Compute>{.x = sums, .y = logits});
-      });
   const auto normed = frame.template allocate<Compute>({x.rows(), hidden});  // [T, H]
   const auto rstd = frame.template allocate<float>({x.rows()});              // [T]
-  context.enqueue(device::RmsNorm<Compute>{.x = x, .weight = weights.norm, .eps = eps, .y = normed, .rstd = rstd},
-                  weights.norm);
-  project<L, 1>(context, normed, {weights.weight}, {logits});
+  context.enqueue(
+      device::RmsNorm<Compute>{
+          .x = widened_rows(context, x, normed), .weight = weights.norm, .eps = eps, .y = normed, .rstd = rstd},
+      weights.norm);
+  if constexpr (std::is_same_v<X, Compute>)
+    return project<L, 1>(context, normed, {weights.weight}, {logits});
+  else {
+    const auto sums = frame.template allocate<Compute>(logits.shape());  // [T, V]
+    project<L, 1>(context, normed, {weights.weight}, {sums});
+    context.enqueue(device::Copy<Compute, X>{.x = sums, .y = logits});
+  }
 }
 
 template <class L>

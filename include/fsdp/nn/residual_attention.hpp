@@ -73,22 +73,19 @@ struct ResidualAttention : ModuleTypes<L, AttentionFields> {
   /// @}
 
   Parameters parameters() const {
-    const auto bias = [](bool present, const char* name, std::int64_t size) {
-      return present ? Parameter{name, {size}, Initial::zeros} : Parameter::absent();
+    const auto vector = [](bool present, const char* name, std::int64_t size, Initial initial) {
+      return present ? Parameter{name, {size}, initial} : Parameter::absent();
     };
-    const auto norm = [](bool present, const char* name, std::int64_t size) {
-      return present ? norm_parameter(name, size) : Parameter::absent();
-    };
-    return {norm(true, "input_layernorm.weight", hidden),
+    return {norm_parameter("input_layernorm.weight", hidden),
             {"self_attn.q_proj.weight", {q_columns(), hidden}},
             {.name = "self_attn.k_proj.weight", .shape = {kv_columns(), hidden}, .joins_previous = true},
             {.name = "self_attn.v_proj.weight", .shape = {kv_columns(), hidden}, .joins_previous = true},
             {"self_attn.o_proj.weight", {hidden, q_columns()}},
-            bias(biases, "self_attn.q_proj.bias", q_columns()),
-            bias(biases, "self_attn.k_proj.bias", kv_columns()),
-            bias(biases, "self_attn.v_proj.bias", kv_columns()),
-            norm(head_norms, "self_attn.q_norm.weight", head_dim),
-            norm(head_norms, "self_attn.k_norm.weight", head_dim),
+            vector(biases, "self_attn.q_proj.bias", q_columns(), Initial::zeros),
+            vector(biases, "self_attn.k_proj.bias", kv_columns(), Initial::zeros),
+            vector(biases, "self_attn.v_proj.bias", kv_columns(), Initial::zeros),
+            head_norms ? norm_parameter("self_attn.q_norm.weight", head_dim) : Parameter::absent(),
+            head_norms ? norm_parameter("self_attn.k_norm.weight", head_dim) : Parameter::absent(),
             low_rank_parameters<3>(paths.qkv,
                                    {{{"self_attn.q_proj.lora_A.weight", "self_attn.q_proj.lora_B.weight"},
                                      {"self_attn.k_proj.lora_A.weight", "self_attn.k_proj.lora_B.weight"},

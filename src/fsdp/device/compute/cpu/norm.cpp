@@ -2,7 +2,6 @@
 /// @file
 /// RMS norm, forward and backward.
 #include <algorithm>
-#include <type_traits>
 
 #include <tessera/fsdp/device/compute/cpu.hpp>
 
@@ -10,30 +9,19 @@
 #include "kernels/tables.hpp"
 
 namespace fsdp::device {
-namespace {
-
-template <class T, class W>
-const cpu::NormFunctions<T, W>& kernels_of() {
-  const cpu::RowFunctions<T>& rows = cpu::kernels<cpu::RowKernels>().of<T>();
-  if constexpr (std::is_same_v<T, W>)
-    return rows.norm;
-  else
-    return rows.norm_in_float;
-}
-
-}  // namespace
 
 template <ComputedBy<Cpu> T, WeightFor<T> W>
 void run(Cpu::Stream& stream, const RmsNorm<T, W>& op) {
-  const auto kernel = kernels_of<T, W>().forward;
+  const cpu::NormFunctions<T, W>& kernel = cpu::kernels<cpu::RowKernels>();
   const std::int64_t width = op.weight.numel(), heads = op.heads();
   const std::int64_t block = heads == 1 ? op.x.rows() : 16;  // number of rows whose heads stay in the cache
   const cpu::Division rows{.count = op.x.rows(), .step = 1, .bytes = op.cost().bytes};
   cpu::for_parts(stream, rows, [&](std::int64_t begin, std::int64_t end, int) {
     for (std::int64_t row = begin; row < end; row += block)
       for (std::int64_t head = 0; head < heads; ++head)
-        kernel(op.x.row(row) + head * width, op.x.row_stride(), op.weight.data(), op.eps, op.y.row(row) + head * width,
-               op.y.row_stride(), op.rstd.data() + head * op.x.rows() + row, std::min(block, end - row), width);
+        kernel.norm(op.x.row(row) + head * width, op.x.row_stride(), op.weight.data(), op.eps,
+                    op.y.row(row) + head * width, op.y.row_stride(), op.rstd.data() + head * op.x.rows() + row,
+                    std::min(block, end - row), width);
   });
 }
 
@@ -44,20 +32,21 @@ std::int64_t scratch(const Cpu::Planner& planner, const RmsNormBackward<T, W>& o
 
 template <ComputedBy<Cpu> T, WeightFor<T> W>
 void run(Cpu::Stream& stream, const RmsNormBackward<T, W>& op, Scratch memory) {
-  const auto kernel = kernels_of<T, W>().backward;
+  const cpu::NormFunctions<T, W>& kernel = cpu::kernels<cpu::RowKernels>();
   const std::int64_t width = op.weight.numel();
   cpu::sum_rows(stream, {.count = op.x.rows(), .bytes = op.cost().bytes}, op.dw, op.dw_write, memory,
                 [&](std::int64_t row, std::int64_t count, float* chunk) {
                   for (std::int64_t head = 0; head < op.heads(); ++head)
-                    kernel(op.x.row(row) + head * width, op.x.row_stride(), op.weight.data(),
-                           op.rstd.data() + head * op.x.rows() + row, op.dy.row(row) + head * width, op.dy.row_stride(),
-                           op.dx.row(row) + head * width, op.dx.row_stride(), op.dx_write == Write::accumulate, chunk,
-                           count, width);
+                    kernel.norm_backward(op.x.row(row) + head * width, op.x.row_stride(), op.weight.data(),
+                                         op.rstd.data() + head * op.x.rows() + row, op.dy.row(row) + head * width,
+                                         op.dy.row_stride(), op.dx.row(row) + head * width, op.dx.row_stride(),
+                                         op.dx_write == Write::accumulate, chunk, count, width);
                 });
 }
 
-FSDP_RUN_INSTANCES_WEIGHTED(Cpu, RmsNorm)
+FSDP_RUN_INSTANCES(Cpu, RmsNorm)
 FSDP_RUN_INSTANCES_IN_SCRATCH(Cpu, RmsNormBackward)
+template void run(Cpu::Stream&, const RmsNorm<bf16, float>&);
 template std::int64_t scratch(const Cpu::Planner&, const RmsNormBackward<bf16, float>&);
 template void run(Cpu::Stream&, const RmsNormBackward<bf16, float>&, Scratch);
 

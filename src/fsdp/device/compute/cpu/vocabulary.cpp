@@ -148,7 +148,8 @@ void run(Cpu::Stream& stream, const CrossEntropyGradient<T>& op) {
   });
 }
 
-FSDP_RUN_INSTANCES_WEIGHTED(Cpu, Embedding)
+FSDP_RUN_INSTANCES(Cpu, Embedding)
+template void run(Cpu::Stream&, const Embedding<bf16, float>&);
 FSDP_RUN_INSTANCES(Cpu, EmbeddingBackward)
 FSDP_RUN_INSTANCES_IN_SCRATCH(Cpu, CrossEntropy)
 FSDP_RUN_INSTANCES_IN_SCRATCH(Cpu, CrossEntropyLoss)

@@ -141,10 +141,10 @@ void scaled_exponential(T* row, std::int64_t count, float most, float factor) {
   });
 }
 
+template <class T, class W>
+constexpr NormFunctions<T, W> norm_functions = {.norm = norm<T, W>, .norm_backward = norm_backward<T, W>};
 template <class T>
-constexpr RowFunctions<T> row_functions = {.norm = {norm<T, T>, norm_backward<T, T>},
-                                           .norm_in_float = {norm<T, float>, norm_backward<T, float>},
-                                           .rotate = rotate<T>,
+constexpr RowFunctions<T> row_functions = {.rotate = rotate<T>,
                                            .products = products<T>,
                                            .weighted_sum = weighted_sum<T>,
                                            .maximum_and_sum = maximum_and_sum<T>,
@@ -152,6 +152,9 @@ constexpr RowFunctions<T> row_functions = {.norm = {norm<T, T>, norm_backward<T,
 
 }  // namespace
 
-FSDP_EXPORT_KERNELS(RowKernels, {{row_functions<float>, row_functions<bf16>}})
+FSDP_EXPORT_KERNELS(RowKernels, {{row_functions<float>, row_functions<bf16>},
+                                 norm_functions<float, float>,
+                                 norm_functions<bf16, bf16>,
+                                 norm_functions<bf16, float>})
 
 }  // namespace fsdp::device::cpu

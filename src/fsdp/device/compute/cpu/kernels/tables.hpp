@@ -9,21 +9,19 @@
 
 namespace fsdp::device::cpu {
 
-/// RMS norm of rows of T with a weight in W.
+/// RMS norm of rows in T with a weight in W.
 template <class T, class W>
 struct NormFunctions {
-  void (*forward)(const T* x, std::int64_t x_stride, const W* w, float eps, T* y, std::int64_t y_stride, float* rstd,
-                  std::int64_t rows, std::int64_t columns);
+  void (*norm)(const T* x, std::int64_t x_stride, const W* w, float eps, T* y, std::int64_t y_stride, float* rstd,
+               std::int64_t rows, std::int64_t columns);
   /// Adds to dw[columns], row by row. dx may alias dy.
-  void (*backward)(const T* x, std::int64_t x_stride, const W* w, const float* rstd, const T* dy,
-                   std::int64_t dy_stride, T* dx, std::int64_t dx_stride, bool accumulate, float* dw, std::int64_t rows,
-                   std::int64_t columns);
+  void (*norm_backward)(const T* x, std::int64_t x_stride, const W* w, const float* rstd, const T* dy,
+                        std::int64_t dy_stride, T* dx, std::int64_t dx_stride, bool accumulate, float* dw,
+                        std::int64_t rows, std::int64_t columns);
 };
 
 template <class T>
 struct RowFunctions {
-  NormFunctions<T, T> norm;
-  NormFunctions<T, float> norm_in_float;  ///< with a weight in float
   /// Rotates one token: `heads` contiguous heads of `head_dim`. `sign` is 1 in forward, -1 in backward.
   void (*rotate)(T* x, const float* table_row, float sign, std::int64_t heads, std::int64_t head_dim);
   /// sums[i] = the sum of a[j] * rows[i * stride + j], j < columns, for i < count.
@@ -37,7 +35,10 @@ struct RowFunctions {
   /// row = exp(row - maximum) * factor.
   void (*scaled_exponential)(T* row, std::int64_t count, float maximum, float factor);
 };
-struct RowKernels : ByType<RowFunctions> {};
+struct RowKernels : ByType<RowFunctions>,
+                    NormFunctions<float, float>,
+                    NormFunctions<bf16, bf16>,
+                    NormFunctions<bf16, float> {};
 
 template <class T>
 struct RangeFunctions {
