@@ -42,8 +42,15 @@ class Head {
                 .sequence_length = sizes.length,
                 .poll = [](void* count) { ++*static_cast<int*>(count); },
                 .poll_state = &polls} {
+    if constexpr (has_float_weights<Precision>) module.in_float = fields.weights.is_float(1);
     using Dry = Local<device::MetaFor<Device>, Precision>;
-    add_dry_run<Dry>(*context.plans, LossHead<Dry>{{}, sizes.vocabulary, sizes.hidden, sizes.eps}, run.threads);
+    const LossHead<Dry> dry{{}, sizes.vocabulary, sizes.hidden, sizes.eps, false, module.in_float};
+    add_dry_run<Dry>(*context.plans, dry, run.threads);
+  }
+  /// Sets the weights, and returns them as rounded.
+  ValueList set_weights() {
+    fields.weights.set(module_weights<typename L::Compute>(module));
+    return fields.weights.all_values();
   }
   void loss(float scale) {
     module.loss(context, fields.weight_views(), fields.gradient_views(), stream[0], targets[0], scale, stream[1],

@@ -26,7 +26,8 @@ class UnitOf : public ::testing::Test {};
 using BlockSubjects =
     ::testing::Types<BlockSubject<BareMlp, Fp32>, BlockSubject<BareMlp, Bf16Mixed>, BlockSubject<AttentionHalf, Fp32>,
                      BlockSubject<AttentionHalf, Bf16Mixed>, BlockSubject<MlpHalf, Fp32>,
-                     BlockSubject<MlpHalf, Bf16Mixed>, BlockSubject<Block, Fp32>, BlockSubject<Block, Bf16Mixed>>;
+                     BlockSubject<MlpHalf, Bf16Mixed>, BlockSubject<Block, Fp32>, BlockSubject<Block, Bf16Mixed>,
+                     BlockSubject<Block, Mixed>>;
 TYPED_TEST_SUITE(UnitOf, BlockSubjects);
 
 ::testing::Message described(const Sizes& sizes) {

@@ -19,10 +19,12 @@
 #include <tessera/fsdp/nn/transformer_block.hpp>
 #include <tessera/fsdp/testing/module_run.hpp>
 
+#include "mixed.hpp"
 #include "reference.hpp"
 
 namespace fsdp::nn::reference {
 
+using fsdp::testing::Mixed;
 using fsdp::testing::module_weights;
 using fsdp::testing::ModuleFields;
 using fsdp::testing::ModuleRun;

@@ -21,7 +21,7 @@ using Targets = std::vector<std::int32_t>;
 
 template <class Precision>
 class Vocabulary : public ::testing::Test {};
-using Precisions = ::testing::Types<Fp32, Bf16Mixed>;
+using Precisions = ::testing::Types<Fp32, Bf16Mixed, Mixed>;
 TYPED_TEST_SUITE(Vocabulary, Precisions);
 
 /// Tokens with repetitions; with a large vocabulary, some of its entries do not occur.
@@ -45,8 +45,7 @@ template <class Precision>
 LossOutcome found_loss(const Sizes& sizes, const Targets& targets, float scale, const Run<>& run) {
   using Compute = typename Precision::Compute;
   Head<device::Cpu, Precision> head(sizes, run);
-  const ValueList weights = module_weights<Compute>(head.module);
-  for (const auto& [i, values] : ranges::views::enumerate(weights)) head.fields.weights.set(i, values);
+  const ValueList weights = head.set_weights();
   const Values x = rounded_numbers<Compute>(1, sizes.tokens() * sizes.hidden);
   head.stream.set(0, x);
   head.targets.set(0, as_values(targets));
@@ -81,7 +80,7 @@ LossOutcome found_loss(const Sizes& sizes, const Targets& targets, float scale, 
 template <class Precision>
 LossOutcome expected_loss(const Sizes& sizes, const Targets& targets, float scale) {
   using Compute = typename Precision::Compute;
-  const ValueList weights = module_weights<Compute>(Head<device::Meta, Precision>(sizes, {}).module);
+  const ValueList weights = Head<device::Cpu, Precision>(sizes, {}).set_weights();
   const Values x = rounded_numbers<Compute>(1, sizes.tokens() * sizes.hidden);
   const auto scaled = [&](const ValueList& w, const Values& in) {
     return static_cast<double>(scale) * loss(sizes, w, in, targets);
@@ -215,6 +214,33 @@ TYPED_TEST(Vocabulary, HeadAccumulatesWeightGradientsAndOverwritesDx) {
   }
 }
 
+/// A norm in float over a matrix in bf16, and the reverse, which computes in float: dx is then rounded only once.
+TEST(VocabularyOfFloatWeights, ANormOrAMatrixAloneMayBeInFloat) {
+  const Sizes sizes{.length = 48, .hidden = 64, .vocabulary = 96};
+  Targets targets = some_tokens(sizes);
+  targets[7] = -1;
+  const auto error = [&](const char* names, double bound) {
+    fsdp::testing::float_names = names;
+    const LossOutcome expected = expected_loss<Mixed>(sizes, targets, 0.75f);
+    for (const RunTimeTiling& tiling : {RunTimeTiling{}, RunTimeTiling::tiles(3), RunTimeTiling::budget(20000)}) {
+      const LossOutcome found = found_loss<Mixed>(sizes, targets, 0.75f, {.tiling = tiling});
+      for (std::size_t i = 0; i < 3; ++i)
+        EXPECT_LE(relative(found.gradients[i], expected.gradients[i]), i < 2 ? bound : std::max(bound, 3e-3)) << i;
+      EXPECT_NEAR(found.loss, expected.loss, bound * expected.loss);
+    }
+    fsdp::testing::float_names = "*";
+  };
+  error("norm", 1e-2);
+  error("lm_head", 3e-5);
+  error("*", 3e-5);
+}
+
+TEST(VocabularyOfFloatWeights, AMatrixOfAnotherTypeThanPlannedIsRefused) {
+  Head<device::Cpu, Mixed> head({.length = 2, .hidden = 4, .vocabulary = 5}, {});
+  head.module.in_float = false;
+  EXPECT_THROW(head.loss(1), LogicError);
+}
+
 TYPED_TEST(Vocabulary, EmbeddingGathersRowsAndAddsGradientsOfRepeatedTokens) {
   using Compute = typename TypeParam::Compute;
   for (const Sizes& sizes :
@@ -233,7 +259,9 @@ TYPED_TEST(Vocabulary, EmbeddingGathersRowsAndAddsGradientsOfRepeatedTokens) {
       entry.stream.set(1, dy);
       entry.rank.poison_free_memory();
       entry.forward();
-      EXPECT_EQ(entry.stream.values(0), embedding(sizes, table, tokens));
+      Values expected = embedding(sizes, table, tokens);
+      for (double& value : expected) value = static_cast<float>(Compute(static_cast<float>(value)));
+      EXPECT_EQ(entry.stream.values(0), expected);
       entry.stream.set(0, Values(dy.size(), NAN));
       entry.backward();
       for (const auto& [token, row] : ranges::views::zip(tokens, dy | ranges::views::chunk(sizes.hidden)))

@@ -98,10 +98,9 @@ struct AttentionHeads {
     const auto both = frame.template allocate<Compute>({context.tokens(), q + k});  // [N, (Hq + Hkv) d]
     const Inputs seen = {both.slice_columns(0, q), both.slice_columns(q, q + k), in[2]};
     for (std::size_t i = 0; i < 2; ++i)
-      context.enqueue(
-          device::RmsNorm<Compute>{
-              .x = in[i], .weight = weights[i], .eps = eps, .y = seen[i], .rstd = rstd(saved, in, i)},
-          weights[i]);
+      context.enqueue(weights[i],
+                      device::RmsNorm<Compute>{
+                          .x = in[i], .weight = weights[i], .eps = eps, .y = seen[i], .rstd = rstd(saved, in, i)});
     rotate(context, shared, seen, device::Rotation::forward, true);
     return seen;
   }
@@ -134,14 +133,13 @@ struct AttentionHeads {
     rotate(context, shared, din, device::Rotation::backward, keys);
     if (!norms) return;
     for (std::size_t i = 0; i < (keys ? 2 : 1); ++i)
-      context.enqueue(device::RmsNormBackward<Compute>{.x = in[i],
-                                                       .weight = weights[i],
-                                                       .rstd = rstd(saved, in, i),
-                                                       .dy = din[i],
-                                                       .dx = din[i],
-                                                       .dw = gradients[i].tensor,
-                                                       .dw_write = gradients[i].next()},
-                      weights[i]);
+      context.enqueue(weights[i], device::RmsNormBackward<Compute>{.x = in[i],
+                                                                   .weight = weights[i],
+                                                                   .rstd = rstd(saved, in, i),
+                                                                   .dy = din[i],
+                                                                   .dx = din[i],
+                                                                   .dw = gradients[i].tensor,
+                                                                   .dw_write = gradients[i].next()});
   }
 
  private:

@@ -90,8 +90,8 @@ struct LossHead : ModuleTypes<L, LossHeadFields> {
   template <class Body>
   void compute(Context<L>& context, const Weights& weights, Body body) const {
     if constexpr (may_be_wide) {
-      require(weights.weight.is_float() == in_float, "loss head: the matrix is in ", in_float ? "16 bits" : "float",
-              ", unlike LossHead::in_float; set that from UnitOptions::precision");
+      require((in_float ? weights.weight.is_float() : weights.weight.data() != nullptr), "loss head: the matrix is in ",
+              in_float ? "16 bits" : "float", ", unlike LossHead::in_float; set that from UnitOptions::precision");
       if (in_float) {
         typename L::Frame frame(context.arena);
         Tensor<const float> norm = weights.norm.wide;  // [H]
@@ -171,12 +171,11 @@ struct LossHead : ModuleTypes<L, LossHeadFields> {
     for (const RowRun& run : runs) {
       const std::int64_t end = row + run.rows();
       const Tensor<Compute> y = rows.normed.slice(row, end);
-      context.enqueue(device::RmsNorm<Compute>{.x = widened_rows(context, x.slice(run.begin, run.end), y),
-                                               .weight = weights.norm,
-                                               .eps = eps,
-                                               .y = y,
-                                               .rstd = rows.rstd.slice(row, end)},
-                      weights.norm);
+      context.enqueue(weights.norm, device::RmsNorm<Compute>{.x = widened_rows(context, x.slice(run.begin, run.end), y),
+                                                             .weight = weights.norm,
+                                                             .eps = eps,
+                                                             .y = y,
+                                                             .rstd = rows.rstd.slice(row, end)});
       if constexpr (!Device::counts_only)
         device::move<Device>(context.stream, targets.device.data() + run.begin, rows.targets.data() + row, run.rows());
       row = end;
@@ -290,15 +289,14 @@ void LossHead<L>::loss_of(Context<L>& context, const Weights& weights, const Gra
       const std::int64_t end = row + run.rows();
       const Tensor<Compute> dy = rows.normed.slice(row, end);
       const auto backward = [&](Tensor<const Compute> from, Tensor<Compute> to) {
-        context.enqueue(device::RmsNormBackward<Compute>{.x = from,
-                                                         .weight = weights.norm,
-                                                         .rstd = rows.rstd.slice(row, end),
-                                                         .dy = dy,
-                                                         .dx = to,
-                                                         .dx_write = Write::overwrite,
-                                                         .dw = gradients.norm.tensor,
-                                                         .dw_write = gradients.norm.next()},
-                        weights.norm);
+        context.enqueue(weights.norm, device::RmsNormBackward<Compute>{.x = from,
+                                                                       .weight = weights.norm,
+                                                                       .rstd = rows.rstd.slice(row, end),
+                                                                       .dy = dy,
+                                                                       .dx = to,
+                                                                       .dx_write = Write::overwrite,
+                                                                       .dw = gradients.norm.tensor,
+                                                                       .dw_write = gradients.norm.next()});
       };
       const Tensor<const X> from = x.slice(run.begin, run.end);
       if constexpr (std::is_same_v<X, Compute>) {
@@ -356,9 +354,9 @@ void LossHead<L>::logits_of(Context<L>& context, const Weights& weights, Tensor<
   const auto normed = frame.template allocate<Compute>({x.rows(), hidden});  // [T, H]
   const auto rstd = frame.template allocate<float>({x.rows()});              // [T]
   context.enqueue(
+      weights.norm,
       device::RmsNorm<Compute>{
-          .x = widened_rows(context, x, normed), .weight = weights.norm, .eps = eps, .y = normed, .rstd = rstd},
-      weights.norm);
+          .x = widened_rows(context, x, normed), .weight = weights.norm, .eps = eps, .y = normed, .rstd = rstd});
   if constexpr (std::is_same_v<X, Compute>)
     return project<L, 1>(context, normed, {weights.weight}, {logits});
   else {

@@ -86,7 +86,7 @@ struct Context {
   }
   /// Enqueues an operation that reads `weight`; if the weight is in float, with it in float.
   template <class Operation>
-  void enqueue(const Operation& operation, const typename L::Weight& weight) const {
+  void enqueue(const typename L::Weight& weight, const Operation& operation) const {
     if constexpr (has_float_weights<typename L::Precision>)
       if (weight.is_float()) return device::enqueue(stream, operation.with(weight.wide));
     device::enqueue(stream, operation);

@@ -83,7 +83,7 @@ void add_dry_run(TilePlans& plans, const M& module, int threads) {
     typename L::Device::Stream stream(arena, threads);
     Context<L> context{
         .arena = arena, .stream = stream, .plans = shared_plans(TilePlans(plan)), .sequence_length = tokens};
-    std::array<typename L::Weight, M::parameter_count> weights;  // adjacent in memory, and none in float
+    std::array<typename L::Weight, M::parameter_count> weights;  // adjacent in memory
     std::array<GradientView<Accumulate>, M::parameter_count> gradients;
     std::array<bool, M::parameter_count> written{};
     const auto parameters = flatten<M::template FieldsOf>(module.parameters());
@@ -91,6 +91,7 @@ void add_dry_run(TilePlans& plans, const M& module, int threads) {
     for (std::size_t i = 0; i < parameters.size(); ++i) {
       const Shape& shape = parameters[i].shape;
       weights[i] = Tensor<const Compute>(device::unbacked<const Compute>({}).data() + elements, shape);
+      if constexpr (has_float_weights<typename L::Precision>) weights[i].wide = device::unbacked<const float>(shape);
       gradients[i] = {{device::unbacked<Accumulate>({}).data() + elements, shape}, &written[i]};
       elements += shape.numel();
     }

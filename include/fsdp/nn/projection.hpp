@@ -18,8 +18,8 @@
 namespace fsdp::nn {
 
 /// Whether the matrices follow each other in memory without a gap.
-template <class View, std::size_t N>
-bool adjacent(const std::array<View, N>& matrices) {
+template <class T, std::size_t N>
+bool adjacent(const std::array<Tensor<T>, N>& matrices) {
   for (std::size_t i = 1; i < N; ++i)
     if (matrices[i].data() != matrices[i - 1].data() + matrices[i - 1].numel()) return false;
   return true;

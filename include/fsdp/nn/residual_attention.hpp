@@ -138,21 +138,20 @@ struct ResidualAttention : ModuleTypes<L, AttentionFields> {
   /// Writes the normalised x.
   void norm(Context<L>& context, const Weights& weights, Tensor<const Compute> x, Tensor<float> rstd,
             Tensor<Compute> y) const {
-    context.enqueue(device::RmsNorm<Compute>{.x = x, .weight = weights.norm, .eps = eps, .y = y, .rstd = rstd},
-                    weights.norm);
+    context.enqueue(weights.norm,
+                    device::RmsNorm<Compute>{.x = x, .weight = weights.norm, .eps = eps, .y = y, .rstd = rstd});
   }
   /// Adds the input gradient to dx.
   void norm_backward(Context<L>& context, const Weights& weights, const Gradients& gradients, Tensor<const Compute> x,
                      Tensor<float> rstd, Tensor<const Compute> dy, Tensor<Compute> dx) const {
-    context.enqueue(device::RmsNormBackward<Compute>{.x = x,
-                                                     .weight = weights.norm,
-                                                     .rstd = rstd,
-                                                     .dy = dy,
-                                                     .dx = dx,
-                                                     .dx_write = Write::accumulate,
-                                                     .dw = gradients.norm.tensor,
-                                                     .dw_write = gradients.norm.next()},
-                    weights.norm);
+    context.enqueue(weights.norm, device::RmsNormBackward<Compute>{.x = x,
+                                                                   .weight = weights.norm,
+                                                                   .rstd = rstd,
+                                                                   .dy = dy,
+                                                                   .dx = dx,
+                                                                   .dx_write = Write::accumulate,
+                                                                   .dw = gradients.norm.tensor,
+                                                                   .dw_write = gradients.norm.next()});
     context.progress();
   }
   /// Writes each of q, k and v whose weight is present.

@@ -129,15 +129,14 @@ struct ResidualMlp : ModuleTypes<L, ResidualMlpFields> {
       const auto normed = normalise(context, weights, saved, tile, frame);  // [t, H], then its gradient
       const auto d = tile.rows(dy);                                         // [t, H]
       tile.backward(gradients.mlp, normed, d, normed);
-      context.enqueue(device::RmsNormBackward<Compute>{.x = tile.rows(saved.x),
-                                                       .weight = weights.norm,
-                                                       .rstd = tile.rows(saved.rstd),
-                                                       .dy = normed,
-                                                       .dx = d,
-                                                       .dx_write = Write::accumulate,
-                                                       .dw = gradients.norm.tensor,
-                                                       .dw_write = gradients.norm.next()},
-                      weights.norm);
+      context.enqueue(weights.norm, device::RmsNormBackward<Compute>{.x = tile.rows(saved.x),
+                                                                     .weight = weights.norm,
+                                                                     .rstd = tile.rows(saved.rstd),
+                                                                     .dy = normed,
+                                                                     .dx = d,
+                                                                     .dx_write = Write::accumulate,
+                                                                     .dw = gradients.norm.tensor,
+                                                                     .dw_write = gradients.norm.next()});
     });
   }
 
@@ -151,10 +150,9 @@ struct ResidualMlp : ModuleTypes<L, ResidualMlpFields> {
                             typename L::Frame& frame) const {
     const auto x = tile.rows(saved.x);                                // [t, H]
     const auto normed = frame.template allocate<Compute>(x.shape());  // [t, H]
-    context.enqueue(
-        device::RmsNorm<Compute>{
-            .x = x, .weight = weights.norm, .eps = eps, .y = normed, .rstd = tile.rows(saved.rstd)},
-        weights.norm);
+    context.enqueue(weights.norm,
+                    device::RmsNorm<Compute>{
+                        .x = x, .weight = weights.norm, .eps = eps, .y = normed, .rstd = tile.rows(saved.rstd)});
     return normed;
   }
 };

@@ -156,7 +156,7 @@ class SwiGluTile {
 
   static GateUp split(const Weights& weights, Tensor<Compute> buffer) {
     const std::int64_t half = buffer.columns() / 2;
-    if (adjacent(std::array{weights.gate, weights.up}))
+    if (adjacent<const Compute, 2>({weights.gate, weights.up}))
       return {buffer.slice_columns(0, half), buffer.slice_columns(half, 2 * half)};
     const Shape shape{buffer.rows(), half};
     return {{buffer.data(), shape}, {buffer.data() + shape.numel(), shape}};

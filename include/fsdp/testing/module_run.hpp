@@ -221,16 +221,24 @@ Numbers rounded_numbers(std::uint64_t seed, std::int64_t count, double spread = 
   return list;
 }
 
+/// Whether some weights of a module may be in float next to 16-bit weights (PrecisionBy).
+template <class Module>
+inline constexpr bool takes_float_weights =
+    std::is_same_v<typename Module::Weights,
+                   typename Module::template FieldsOf<WeightInEither<typename Module::Compute>>>;
+
 /// Returns weights that all have an effect: weights of norms near 1, nonzero biases, matrices that preserve the
-/// magnitude of their input.
+/// magnitude of their input. Those that a module may have in float are not rounded to T.
 template <class T, class Module>
 std::vector<Numbers> module_weights(const Module& module) {
   std::vector<Numbers> list;
   for (const nn::Parameter& parameter : nn::flatten<Module::template FieldsOf>(module.parameters())) {
     const bool ones = parameter.initial == nn::Initial::ones;
     const double columns = parameter.shape.rank == 2 ? static_cast<double>(parameter.shape[1]) : 10;
-    list.push_back(rounded_numbers<T>(100 + list.size(), parameter.shape.numel(), ones ? 0.4 : 1.5 / std::sqrt(columns),
-                                      ones ? 1 : 0));
+    const bool wide = takes_float_weights<Module> && parameter.may_be_float;
+    list.push_back((wide ? rounded_numbers<float> : rounded_numbers<T>)(100 + list.size(), parameter.shape.numel(),
+                                                                        ones ? 0.4 : 1.5 / std::sqrt(columns),
+                                                                        ones ? 1 : 0));
   }
   return list;
 }

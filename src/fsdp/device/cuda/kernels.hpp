@@ -61,8 +61,6 @@ void require_launched(const char* kernel);
   /* cross_entropy.cu */    IN_SCRATCH(CrossEntropy) IN_SCRATCH(CrossEntropyLoss)                                      \
                             PLAIN(CrossEntropyFold) PLAIN(CrossEntropyGradient)                                        \
   /* attention_cached.cu */ PLAIN(KeepHeads) PLAIN(CachedAttention)
-#define FSDP_WEIGHTED_OPERATIONS(PLAIN, IN_SCRATCH) /* the same, with a weight of that type or in float */             \
-  /* norm.cu, norm_backward.cu, embedding.cu */ PLAIN(RmsNorm) IN_SCRATCH(RmsNormBackward) PLAIN(Embedding)
 #define FSDP_UNTYPED_OPERATIONS(PLAIN, IN_SCRATCH)                                                                     \
   /* steps.cu, rope.cu */   PLAIN(MomentumDirection) PLAIN(RotaryTable)                                                \
   /* sums.cu */             PLAIN(CrossEntropySum) PLAIN(DecideStep)                                                   \
@@ -71,25 +69,24 @@ void require_launched(const char* kernel);
 
 // `compute` enqueues the kernels of an operation. The last parameter, if any, is its scratch, of the size that its
 // `scratch` function returns (scratch.hpp).
-#define FSDP_COMPUTES(...) void compute(Lane, const __VA_ARGS__&);
-#define FSDP_COMPUTES_IN_SCRATCH(...) void compute(Lane, const __VA_ARGS__&, Scratch);
+#define FSDP_COMPUTES(Operation) void compute(Lane, const Operation&);
+#define FSDP_COMPUTES_IN_SCRATCH(Operation) void compute(Lane, const Operation&, Scratch);
 #define FSDP_COMPUTES_TYPED(Operation) \
   template <class T>                   \
   FSDP_COMPUTES(Operation<T>)
 #define FSDP_COMPUTES_TYPED_IN_SCRATCH(Operation) \
   template <class T>                              \
   FSDP_COMPUTES_IN_SCRATCH(Operation<T>)
-#define FSDP_COMPUTES_WEIGHTED(Operation) \
-  template <class T, class W>             \
-  FSDP_COMPUTES(Operation<T, W>)
-#define FSDP_COMPUTES_WEIGHTED_IN_SCRATCH(Operation) \
-  template <class T, class W>                        \
-  FSDP_COMPUTES_IN_SCRATCH(Operation<T, W>)
 FSDP_TYPED_OPERATIONS(FSDP_COMPUTES_TYPED, FSDP_COMPUTES_TYPED_IN_SCRATCH)
-FSDP_WEIGHTED_OPERATIONS(FSDP_COMPUTES_WEIGHTED, FSDP_COMPUTES_WEIGHTED_IN_SCRATCH)
 FSDP_UNTYPED_OPERATIONS(FSDP_COMPUTES, FSDP_COMPUTES_IN_SCRATCH)
 FSDP_COMPUTES_TYPED_IN_SCRATCH(Attention)          // attention_forward.cu
 FSDP_COMPUTES_TYPED_IN_SCRATCH(AttentionBackward)  // attention_backward.cu
+template <class T, class W>
+void compute(Lane, const RmsNorm<T, W>&);  // norm.cu
+template <class T, class W>
+void compute(Lane, const RmsNormBackward<T, W>&, Scratch);  // norm_backward.cu
+template <class T, class W>
+void compute(Lane, const Embedding<T, W>&);  // embedding.cu
 template <class X, class Y>
 void compute(Lane, const Copy<X, Y>&);  // elements.cu
 template <class X, class Y>

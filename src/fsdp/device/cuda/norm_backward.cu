@@ -31,9 +31,8 @@ struct Kept {
   Wide x[kept_vectors], dy[kept_vectors];
   float scale;
 
-  template <class W>
-  __device__ __forceinline__ void load(const Teams& teams, const Member& member, const Backward<T, W>& b,
-                                       std::int64_t row, const HeadRow& at) {
+  __device__ __forceinline__ void load(const Teams& teams, const Member& member, const auto& b, std::int64_t row,
+                                       const HeadRow& at) {
     scale = b.rstd[row];
     const T* const x_row = at.of(b.x);
     const T* const dy_row = at.of(b.dy);

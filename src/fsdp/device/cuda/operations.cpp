@@ -43,18 +43,15 @@ void Cuda::sum_in_order(Queue& queue, std::span<const std::byte* const> parts, D
   template <ComputedBy<Cuda> T>              \
   FSDP_RUN_IN_SCRATCH(Operation<T>)          \
   FSDP_FOR_TYPES(run, Cuda::Stream&, Operation, Scratch)
-#define FSDP_RUN_WEIGHTED(Operation)            \
-  template <ComputedBy<Cuda> T, WeightFor<T> W> \
-  FSDP_RUN(Operation<T, W>)                     \
-  FSDP_FOR_WEIGHTS(run, Cuda::Stream&, Operation)
-#define FSDP_RUN_WEIGHTED_IN_SCRATCH(Operation) \
-  template <ComputedBy<Cuda> T, WeightFor<T> W> \
-  FSDP_RUN_IN_SCRATCH(Operation<T, W>)          \
-  FSDP_FOR_WEIGHTS(run, Cuda::Stream&, Operation, Scratch)
 FSDP_TYPED_OPERATIONS(FSDP_RUN_TYPED, FSDP_RUN_TYPED_IN_SCRATCH)
-FSDP_WEIGHTED_OPERATIONS(FSDP_RUN_WEIGHTED, FSDP_RUN_WEIGHTED_IN_SCRATCH)
 FSDP_UNTYPED_OPERATIONS(FSDP_RUN, FSDP_RUN_IN_SCRATCH)
 FSDP_RUN(Fill<double>)
+template <ComputedBy<Cuda> T, WeightFor<T> W>
+FSDP_RUN(RmsNorm<T, W>)
+template <ComputedBy<Cuda> T, WeightFor<T> W>
+FSDP_RUN_IN_SCRATCH(RmsNormBackward<T, W>)
+template <ComputedBy<Cuda> T, WeightFor<T> W>
+FSDP_RUN(Embedding<T, W>)
 
 template <ComputedBy<Cuda> T>
 void run(Cuda::Stream& stream, const Attention<T>& op, Scratch memory) {
@@ -90,6 +87,9 @@ void run(Cuda::Stream& stream, const Scale<X, Y>& op) {
   cuda::compute(lane_of(stream), op);
 }
 
+FSDP_FOR_WEIGHTS(run, Cuda::Stream&, RmsNorm)
+FSDP_FOR_WEIGHTS(run, Cuda::Stream&, RmsNormBackward, Scratch)
+FSDP_FOR_WEIGHTS(run, Cuda::Stream&, Embedding)
 FSDP_FOR_TYPES(run, Cuda::Stream&, Attention, Scratch)
 FSDP_FOR_TYPES(run, Cuda::Stream&, AttentionBackward, Scratch)
 FSDP_FOR_TYPES(run, Cuda::Stream&, Scale)
