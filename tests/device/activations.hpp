@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
+#include <type_traits>
 #include <utility>
 
 #include "reference.hpp"
@@ -15,15 +16,16 @@ namespace fsdp::device::reference {
 
 inline constexpr float norm_eps = 1e-5f;
 
-/// Checks y and the gradients. Each row has `heads` adjacent norms of c.columns elements.
-template <class T, class R>
+/// Checks y and the gradients. Each row has `heads` adjacent norms of c.columns elements. With a weight in float next
+/// to T, y is rounded once.
+template <class T, class R, class W = T>
 void expect_norm(const Case& c, std::int64_t heads, bool in_place, Write write) {
   SCOPED_TRACE(message(c.text(), ", heads ", heads, in_place ? ", in place" : ""));
   R rank(c);
   const std::int64_t columns = heads * c.columns;
   const bool adds = write == Write::accumulate;
   const Held<R, T> x(rank, Matrix<T>::random(1, c.rows, columns, c.gap, 3), c.offset);
-  const Held<R, T> w(rank, Matrix<T>::random_numbers(2, c.columns));
+  const Held<R, W> w(rank, Matrix<W>::random_numbers(2, c.columns));
   Held<R, T> dy(rank, Matrix<T>::random(3, c.rows, columns, c.gap), c.offset);
   Held<R, T> y(rank, {c.rows, columns, c.gap}, c.offset);
   Held<R, T> dx(rank, adds ? Matrix<T>::random(4, c.rows, columns, 2 * c.gap) : Matrix<T>(c.rows, columns, 2 * c.gap),
@@ -37,11 +39,11 @@ void expect_norm(const Case& c, std::int64_t heads, bool in_place, Write write) 
     dx_expected = plus(std::move(dx_expected), out.values());
     dw_expected = plus(std::move(dw_expected), dw.values());
   }
-  enqueue(rank.stream, RmsNorm<T>{.x = x, .weight = w, .eps = norm_eps, .y = y, .rstd = rstd});
+  enqueue(rank.stream, RmsNorm<T, W>{.x = x, .weight = w, .eps = norm_eps, .y = y, .rstd = rstd});
   EXPECT_LT(difference(y.values(), norm_reference(x.values(), w.values(), norm_eps)),
-            R::norm_tolerances * R::template tolerance<T>);
+            (std::is_same_v<T, W> ? R::norm_tolerances : 1.001) * R::template tolerance<T>);
   enqueue(rank.stream,
-          RmsNormBackward<T>{
+          RmsNormBackward<T, W>{
               .x = x, .weight = w, .rstd = rstd, .dy = dy, .dx = out, .dx_write = write, .dw = dw, .dw_write = write});
   // With one column, dx is the difference of two equal numbers.
   EXPECT_LT(difference(out.values(), dx_expected), c.columns == 1 ? 1e9 : 2 * R::template tolerance<T>);
@@ -50,13 +52,13 @@ void expect_norm(const Case& c, std::int64_t heads, bool in_place, Write write) 
   EXPECT_EQ(rank.arena.used(), 0);
 }
 
-template <class T, class R>
+template <class T, class R, class W = T>
 void expect_norms() {
   for (const Case& c : R::cases())
     for (const std::int64_t heads : {1, 3})
       for (const bool in_place : {false, true})
         for (const Write write : {Write::overwrite, Write::accumulate})
-          if (c.rows * c.columns < 10000 || (heads == 1 && !in_place)) expect_norm<T, R>(c, heads, in_place, write);
+          if (c.rows * c.columns < 10000 || (heads == 1 && !in_place)) expect_norm<T, R, W>(c, heads, in_place, write);
 }
 
 /// Checks the rotation and its inverse, within documents or within sequences of `length` tokens.

@@ -91,28 +91,39 @@ TEST(Cuda, RmsNormOfRowsAndHeadsMatchesTheReference) {
   });
 }
 
+TEST(Cuda, RmsNormWithAWeightInFloatMatchesTheReference) {
+  FSDP_NEEDS_DEVICE();
+  for (const Case& c : CudaRank::cases())
+    for (const std::int64_t heads : {1, 3}) {
+      expect_norm<bf16, CudaRank, float>(c, heads, false, Write::overwrite);
+      expect_norm<f16, CudaRank, float>(c, heads, true, Write::accumulate);
+    }
+}
+
 /// Covers, in float and in 16 bits: rows that are too long for registers and need more shared memory than a launch gets
 /// by default; rows that use the most threads of a block; and more rows than the blocks of backward process at once,
 /// with one or two teams of threads in each block.
 TEST(Cuda, RmsNormOfLongRowsAndOfManyRowsMatchesThePlainKernel) {
   FSDP_NEEDS_DEVICE();
-  const auto compare = []<class T>(T, std::int64_t rows, std::int64_t columns) {
+  const auto compare = []<class T, class W>(T, W, std::int64_t rows, std::int64_t columns) {
     Values found[2];
     for (const bool plain : {false, true}) {
       CudaRank rank(plain, 4 << 20);
       const OnDevice<T> x(rank, Matrix<T>::random(1, rows, columns, 0, 3)), y(rank, {rows, columns});
-      const OnDevice<T> w(rank, Matrix<T>::random_numbers(2, columns)), dx(rank, {rows, columns});
-      const OnDevice<T> dy(rank, Matrix<T>::random(3, rows, columns));
+      const OnDevice<W> w(rank, Matrix<W>::random_numbers(2, columns));
+      const OnDevice<T> dx(rank, {rows, columns}), dy(rank, Matrix<T>::random(3, rows, columns));
       const OnDevice<float> rstd(rank, Matrix<float>::numbers(rows)), dw(rank, Matrix<float>::numbers(columns));
-      enqueue(rank.stream, RmsNorm<T>{.x = x, .weight = w, .y = y, .rstd = rstd});
-      enqueue(rank.stream, RmsNormBackward<T>{.x = x, .weight = w, .rstd = rstd, .dy = dy, .dx = dx, .dw = dw});
+      enqueue(rank.stream, RmsNorm<T, W>{.x = x, .weight = w, .y = y, .rstd = rstd});
+      enqueue(rank.stream, RmsNormBackward<T, W>{.x = x, .weight = w, .rstd = rstd, .dy = dy, .dx = dx, .dw = dw});
       for (const Values& part : {y.values(), dx.values(), dw.values()})
         found[plain].insert(found[plain].end(), part.begin(), part.end());
     }
     EXPECT_LT(difference(found[0], found[1]), 2 * CudaRank::tolerance<T>) << rows << " x " << columns;
   };
-  for (const auto& [rows, columns] : {std::pair{3, 12288}, {3, 8192}, {257, 2056}, {513, 520}})
-    for_types([&, r = rows, c = columns](auto type) { compare(type, r, c); });
+  for (const auto& [rows, columns] : {std::pair{3, 12288}, {3, 8192}, {257, 2056}, {513, 520}}) {
+    for_types([&, r = rows, c = columns](auto type) { compare(type, type, r, c); });
+    compare(bf16(), float(), rows, columns);
+  }
 }
 
 TEST(Cuda, RmsNormBackwardWithoutAWeightGradientWritesOnlyDx) {

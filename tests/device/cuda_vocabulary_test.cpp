@@ -22,6 +22,11 @@ TEST(CudaVocabulary, EmbeddingGathersRowsAndBackwardAddsInTokenOrder) {
       for (const std::int64_t columns : {1, 15, 64, 2056})
         expect_embedding<T, CudaRank>(c, {.rows = 5, .columns = columns, .gap = 8}, tokens);
   });
+  for (const Case& c : CudaRank::variants())
+    for (const std::int64_t table_gap : {0, 1, 8}) {
+      expect_embedding<bf16, CudaRank, float>(c, {.rows = 5, .columns = 72, .table_gap = table_gap}, {4, 0, 4});
+      expect_embedding<f16, CudaRank, float>(c, {.rows = 5, .columns = 72, .table_gap = table_gap}, {4, 0, 4});
+    }
 }
 
 /// The case of decoding: one row of the table is read, whose index only the device knows.

@@ -14,6 +14,8 @@ TYPED_TEST_SUITE(Operations, Types);
 
 TYPED_TEST(Operations, RmsNormOfRowsAndHeadsMatchesTheReference) { expect_norms<TypeParam, Rank>(); }
 
+TEST(Operations, RmsNormWithAWeightInFloatRoundsOnce) { expect_norms<bf16, Rank, float>(); }
+
 TEST(References, AgreeWithFiniteDifferences) {
   const auto x = Matrix<float>::random(1, 3, 14).values(), w = Matrix<float>::random(2, 1, 7).values();
   const Values dy = Matrix<float>::random(3, 3, 14).values();

@@ -135,6 +135,12 @@ void for_each_traced_operation(std::int64_t rows, CumulativeLengths documents, c
     enqueue(s,
             RmsNormBackward<T>{.x = t.x, .weight = w, .rstd = t.rstd, .dy = t.y, .dx = t.z, .dw = t.sums.slice(0, 32)});
   });
+  on("rms_norm with a weight in float", [&](auto& s, const auto& t) {
+    const Tensor<float> rstd = t.rstd.slice(0, rows);
+    enqueue(s, RmsNorm<T, float>{.x = t.x, .weight = t.sums, .eps = 1, .y = t.y, .rstd = rstd});
+    enqueue(s, RmsNormBackward<T, float>{.x = t.x, .weight = t.sums, .rstd = rstd, .dy = t.y, .dx = t.z, .dw = t.sums});
+    enqueue(s, Embedding<T, float>{.table = t.wide, .tokens = t.tokens, .out = t.x});
+  });
   on("bias", [](auto& s, const auto& t) {
     enqueue(s, AddBias<T>{.bias = t.w, .y = t.x});
     enqueue(s, BiasBackward<T>{.dy = t.x, .dbias = t.sums});

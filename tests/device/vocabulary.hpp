@@ -19,17 +19,17 @@ struct EmbeddingSizes {
   std::int64_t table_gap = 0, gap = 0;
 };
 
-/// Checks that rows of a table are gathered, and that gradients are added in token order, twice.
-template <class T, class R>
+/// Checks that rows of a table in W are gathered, rounded to T, and that gradients are added in token order, twice.
+template <class T, class R, class W = T>
 void expect_embedding(const Case& c, const EmbeddingSizes& s, const std::vector<std::int32_t>& tokens) {
   SCOPED_TRACE(message(c.text(), ", a table of ", s.rows, " x ", s.columns, ", gaps ", s.table_gap, " and ", s.gap));
   R rank(c);
   const Listed<R, std::int32_t> ids(rank, tokens);
-  const Held<R, T> table(rank, Matrix<T>::random(1, s.rows, s.columns, s.table_gap));
+  const Held<R, W> table(rank, Matrix<W>::random(1, s.rows, s.columns, s.table_gap));
   const Held<R, T> dy(rank, Matrix<T>::random(2, std::ssize(tokens), s.columns, s.gap));
   Held<R, T> out(rank, {std::ssize(tokens), s.columns, s.gap});
   Held<R, float> gradient(rank, Matrix<float>::random(3, s.rows, s.columns, s.table_gap));
-  enqueue(rank.stream, Embedding<T>{.table = table, .tokens = ids, .out = out});
+  enqueue(rank.stream, Embedding<T, W>{.table = table, .tokens = ids, .out = out});
   const auto columns = static_cast<std::ptrdiff_t>(s.columns);
   const Values rows = table.values(), seed = dy.values();
   Values taken;
@@ -45,7 +45,7 @@ void expect_embedding(const Case& c, const EmbeddingSizes& s, const std::vector<
     enqueue(rank.stream, EmbeddingBackward<T>{.tokens = ids, .dy = dy, .dtable = gradient, .write = write});
     EXPECT_EQ(gradient.values(), Values(sums.begin(), sums.end()));
   }
-  EXPECT_EQ(out.values(), taken);
+  EXPECT_EQ(out.values(), rounded_to<T>(taken));
   EXPECT_TRUE(out.gaps_untouched() && gradient.gaps_untouched());
 }
 

@@ -18,6 +18,11 @@ TYPED_TEST(Vocabulary, EmbeddingGathersRowsAndBackwardAddsInTokenOrder) {
       expect_embedding<TypeParam, Rank>(c, {.rows = 5, .columns = columns, .gap = 3}, {4, 0, 4, 2, 4, 1, 0});
 }
 
+TEST(Embedding, RoundsTheRowsOfATableInFloat) {
+  for (const Case& c : Rank::variants())
+    expect_embedding<bf16, Rank, float>(c, {.rows = 5, .columns = 4099, .table_gap = 3}, {4, 0, 4, 2, 4, 1, 0});
+}
+
 TEST(Embedding, RefusesATokenOutsideTheVocabularyBeforeWriting) {
   Rank rank(1);
   const std::vector<std::int32_t> tokens = {0, 5};

@@ -21,6 +21,8 @@ struct LargeHead {
   using L = Local<Device, Precision>;
   using Compute = typename L::Compute;
   using Accumulate = typename L::Accumulate;
+  static constexpr bool in_float = has_float_weights<Precision>;
+  using Weight = std::conditional_t<in_float, float, Compute>;
 
   LossHead<L> module;
   std::int64_t tokens;
@@ -33,11 +35,11 @@ struct LargeHead {
   double loss_sum = 0;
 
   LargeHead(const Sizes& sizes, const RunTimeTiling& tiling, int threads, std::int64_t arena_bytes)
-      : module{{}, sizes.vocabulary, sizes.hidden, sizes.eps},
+      : module{{}, sizes.vocabulary, sizes.hidden, sizes.eps, false, in_float},
         tokens(sizes.tokens()),
         x(block<Compute>(tokens * sizes.hidden)),
         dx(block<Compute>(tokens * sizes.hidden)),
-        weights(block<Compute>((sizes.vocabulary + 1) * sizes.hidden)),
+        weights(block<Weight>((sizes.vocabulary + 1) * sizes.hidden)),
         gradients(block<Accumulate>((sizes.vocabulary + 1) * sizes.hidden)),
         targets(block<std::int32_t>(tokens)),
         arena(make(ledger, arena_bytes)),
@@ -45,7 +47,8 @@ struct LargeHead {
         context{
             .arena = arena, .stream = stream, .plans = std::make_shared<TilePlans>(tiling), .sequence_length = tokens} {
     using Dry = Local<device::MetaFor<Device>, Precision>;
-    add_dry_run<Dry>(*context.plans, LossHead<Dry>{{}, sizes.vocabulary, sizes.hidden, sizes.eps}, threads);
+    const LossHead<Dry> dry{{}, sizes.vocabulary, sizes.hidden, sizes.eps, false, in_float};
+    add_dry_run<Dry>(*context.plans, dry, threads);
   }
 
   template <class T>
@@ -75,21 +78,21 @@ struct LargeHead {
   Tensor<std::int32_t> target_list() const { return {data<std::int32_t>(targets), {tokens}}; }
 
   void loss(float scale) {
-    const auto w = fields<const Compute>(weights);
+    const auto w = fields<const Weight>(weights);
     const auto g = fields<Accumulate>(gradients);
     module.loss(context, {w[0], w[1]}, {{g[0], &written[0]}, {g[1], &written[1]}}, stream_of<const Compute>(x),
                 target_list(), scale, stream_of<Compute>(dx), {&loss_sum, {1}});
   }
   void loss_only() {
-    const auto w = fields<const Compute>(weights);
+    const auto w = fields<const Weight>(weights);
     module.loss_only(context, {w[0], w[1]}, stream_of<const Compute>(x), target_list(), {&loss_sum, {1}});
   }
 };
 
 template <class Precision>
 class LargeVocabulary : public ::testing::Test {};
-using Precisions = ::testing::Types<Fp32, Bf16Mixed>;
-TYPED_TEST_SUITE(LargeVocabulary, Precisions);
+using HeadPrecisions = ::testing::Types<Fp32, Bf16Mixed, Mixed>;
+TYPED_TEST_SUITE(LargeVocabulary, HeadPrecisions);
 
 TYPED_TEST(LargeVocabulary, NeverExceedsItsBudget) {
   for (const std::int64_t hidden : {64, 4096})
@@ -100,7 +103,8 @@ TYPED_TEST(LargeVocabulary, NeverExceedsItsBudget) {
         const tiling::TilePlan plan = head.module.plan(head.context);
         gradients ? head.loss(1) : head.loss_only();
         EXPECT_LE(plan.peak_bytes(), mebibytes * mebi);
-        const std::int64_t row = (hidden + sizes.vocabulary) * std::int64_t{sizeof(typename TypeParam::Compute)} + 8;
+        const std::int64_t row =
+            (hidden + sizes.vocabulary) * std::int64_t{sizeof(typename decltype(head)::Weight)} + 8;
         EXPECT_EQ(plan.columns_per_block > 0, tiling::shortest_tile * row > mebibytes * mebi) << plan;
         if (gradients)
           EXPECT_EQ(head.arena.peak_held(), plan.peak_bytes()) << plan;
@@ -163,10 +167,11 @@ void expect_float64(const Sizes& sizes, const RunTimeTiling& tiling, Counts coun
   planned.loss(1);
   LargeHead<device::Cpu, Precision> head(sizes, tiling, 2, planned.arena.peak());
 
-  const auto w = head.template fields<Compute>(head.weights);
+  using Weight = typename decltype(head)::Weight;
+  const auto w = head.template fields<Weight>(head.weights);
   const ValueList weights = module_weights<Compute>(head.module);
   for (const auto& [values, field] : ranges::views::zip(weights, w))
-    std::transform(values.begin(), values.end(), field.data(), [](double v) { return Compute(static_cast<float>(v)); });
+    std::transform(values.begin(), values.end(), field.data(), [](double v) { return Weight(static_cast<float>(v)); });
   const auto x = head.template stream_of<Compute>(head.x);
   const Tensor<std::int32_t> targets = head.target_list();
   Values some_x;

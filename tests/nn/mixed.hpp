@@ -13,7 +13,7 @@ namespace fsdp::testing {
 
 using Mixed = PrecisionBy<Fp32, Bf16Mixed>;
 
-/// Pattern of the weights that are in float, of those that may be.
+/// Pattern of the weights that are in float, of those that may be. Names begin with "x".
 inline std::string float_names = "*";
 
 /// The weights of a module, each in T or in float.
@@ -25,7 +25,8 @@ class MixedSlot {
       : narrow_(shapes, placing), wide_(shapes, placing) {
     const TensorPattern pattern{.names = float_names};
     for (const nn::Parameter& each : parameters)
-      is_float_.push_back(each.may_be_float && pattern.matches("", {.name = each.name, .shape = each.shape}));
+      is_float_.push_back(each.may_be_float &&
+                          pattern.matches("", {.name = std::string("x") + each.name, .shape = {}}));
   }
   WeightInEither<T> operator[](std::size_t i) {
     if (is_float_[i]) return Tensor<const float>(wide_[i]);

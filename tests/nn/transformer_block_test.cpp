@@ -154,6 +154,25 @@ TYPED_TEST(UnitOf, DoesNotDependOnWeightPlacementOrThreads) {
     }
 }
 
+/// The expected y has norms in float. In bf16, the norms are rounded, and each normed row is rounded twice.
+TEST(FloatNorms, AreCloserToFloat64ThanNormsInBf16) {
+  const Sizes sizes{.sequences = 2,
+                    .length = 16,
+                    .hidden = 64,
+                    .intermediate = 96,
+                    .heads = 4,
+                    .kv_heads = 2,
+                    .head_dim = 16,
+                    .head_norms = true};
+  const ValueList weights = module_weights<bf16>(Block::make<Local<device::Cpu, Mixed>>(sizes));
+  const Values y = Block::forward(sizes, weights, rounded_numbers<bf16>(seed_of(0), sizes.tokens() * sizes.hidden));
+  const double in_float = relative(outcome<Block, Mixed>(sizes, {}).y[0], y);
+  const double in_bf16 = relative(outcome<Block, Bf16Mixed>(sizes, {}).y[0], y);
+  RecordProperty("error_in_float", std::to_string(in_float));
+  RecordProperty("error_in_bf16", std::to_string(in_bf16));
+  EXPECT_LT(in_float, 0.9 * in_bf16) << in_bf16;
+}
+
 TYPED_TEST(UnitOf, PollsCommunicationForEveryMatmulButTheLast) {
   for (const RunTimeTiling& tiling : {RunTimeTiling{}, RunTimeTiling::tiles(4)}) {
     const Sizes sizes{.length = 8, .hidden = 64, .intermediate = 64, .heads = 1, .head_dim = 64};

@@ -21,8 +21,8 @@ using Targets = std::vector<std::int32_t>;
 
 template <class Precision>
 class Vocabulary : public ::testing::Test {};
-using Precisions = ::testing::Types<Fp32, Bf16Mixed, Mixed>;
-TYPED_TEST_SUITE(Vocabulary, Precisions);
+using HeadPrecisions = ::testing::Types<Fp32, Bf16Mixed, Mixed>;
+TYPED_TEST_SUITE(Vocabulary, HeadPrecisions);
 
 /// Tokens with repetitions; with a large vocabulary, some of its entries do not occur.
 Targets some_tokens(const Sizes& sizes, std::int64_t seed = 0) {
@@ -216,13 +216,13 @@ TYPED_TEST(Vocabulary, HeadAccumulatesWeightGradientsAndOverwritesDx) {
 
 /// A norm in float over a matrix in bf16, and the reverse, which computes in float: dx is then rounded only once.
 TEST(VocabularyOfFloatWeights, ANormOrAMatrixAloneMayBeInFloat) {
-  const Sizes sizes{.length = 48, .hidden = 64, .vocabulary = 96};
+  const Sizes sizes{.length = 20, .hidden = 16, .vocabulary = 70};
   Targets targets = some_tokens(sizes);
   targets[7] = -1;
   const auto error = [&](const char* names, double bound) {
     fsdp::testing::float_names = names;
     const LossOutcome expected = expected_loss<Mixed>(sizes, targets, 0.75f);
-    for (const RunTimeTiling& tiling : {RunTimeTiling{}, RunTimeTiling::tiles(3), RunTimeTiling::budget(20000)}) {
+    for (const RunTimeTiling& tiling : {RunTimeTiling{}, RunTimeTiling::tiles(3), RunTimeTiling::budget(3000)}) {
       const LossOutcome found = found_loss<Mixed>(sizes, targets, 0.75f, {.tiling = tiling});
       for (std::size_t i = 0; i < 3; ++i)
         EXPECT_LE(relative(found.gradients[i], expected.gradients[i]), i < 2 ? bound : std::max(bound, 3e-3)) << i;
@@ -230,8 +230,8 @@ TEST(VocabularyOfFloatWeights, ANormOrAMatrixAloneMayBeInFloat) {
     }
     fsdp::testing::float_names = "*";
   };
-  error("norm", 1e-2);
-  error("lm_head", 3e-5);
+  error("*norm*", 1e-2);
+  error("*lm_head*", 3e-5);
   error("*", 3e-5);
 }
 

@@ -24,11 +24,13 @@ class CudaHost_launch : public ::testing::Test {
   }
 };
 
-template <class T>
+template <class T, class W = T>
 void launch_norm_backward(std::int64_t columns, std::int64_t rows) {
-  const auto x = tensor<T>({rows, columns}), w = tensor<T>({columns});
+  const auto x = tensor<T>({rows, columns});
+  const auto w = tensor<W>({columns});
   const auto rstd = tensor<float>({rows}), dw = tensor<float>({columns});
-  device::cuda::compute({}, device::RmsNormBackward<T>{.x = x, .weight = w, .rstd = rstd, .dy = x, .dx = x, .dw = dw},
+  device::cuda::compute({},
+                        device::RmsNormBackward<T, W>{.x = x, .weight = w, .rstd = rstd, .dy = x, .dx = x, .dw = dw},
                         scratch_of(device::cuda::row_sums_scratch(rows, columns)));
 }
 
@@ -71,6 +73,7 @@ TEST_F(CudaHost_launch, OfNormBackwardSucceedsForEveryNumberOfColumns) {
     SCOPED_TRACE(columns);
     EXPECT_NO_THROW(launch_norm_backward<bf16>(columns, 100));
     EXPECT_NO_THROW(launch_norm_backward<f16>(columns, 100));
+    EXPECT_NO_THROW((launch_norm_backward<bf16, float>(columns, 100)));
     EXPECT_NO_THROW(launch_norm_backward<float>(columns, 100));
     for (const Launch& launch : take_launches()) {
       const bool folds = launch.kernel->name.find("fold_parts") != std::string::npos;  // its blocks share the columns
