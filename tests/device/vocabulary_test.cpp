@@ -21,6 +21,8 @@ TYPED_TEST(Vocabulary, EmbeddingGathersRowsAndBackwardAddsInTokenOrder) {
 TEST(Embedding, RoundsTheRowsOfATableInFloat) {
   for (const Case& c : Rank::variants())
     expect_embedding<bf16, Rank, float>(c, {.rows = 5, .columns = 4099, .table_gap = 3}, {4, 0, 4, 2, 4, 1, 0});
+  const Embedding<bf16, float> op{.table = {nullptr, {5, 8}}, .tokens = {nullptr, {3}}, .out = {nullptr, {3, 8}}};
+  EXPECT_EQ(op.cost().bytes, 3 * 4 + 3 * 8 * (2 + 4));
 }
 
 TEST(Embedding, RefusesATokenOutsideTheVocabularyBeforeWriting) {
