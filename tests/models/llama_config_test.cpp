@@ -345,5 +345,24 @@ TEST(ParameterList, HasHuggingFaceNamesShapesAndOrder) {
             256 * 32 + 2 * (2 * 32 + 2 * 32 * 32 + 2 * 16 * 32 + 3 * 88 * 32) + 32);
 }
 
+struct MixedStack {
+  using Local = fsdp::Local<device::Cpu, PrecisionBy<Fp32, Bf16Mixed>>;
+};
+
+TEST(Llama, PlansAHeadInFloatIfAPatternSelectsItsMatrix) {
+  const auto head_of = [](const char* names, bool tied) {
+    const LlamaConfig config = changed([&](LlamaConfig& c) { c.tied = tied; });
+    UnitOptions units;
+    units.precision = PrecisionBy{on(names, Fp32{}), otherwise(Bf16Mixed{})};
+    return Llama<MixedStack>(config, units).head();
+  };
+  for (const bool tied : {false, true}) {
+    EXPECT_EQ(head_of("lm_head", tied).in_float, !tied);
+    EXPECT_EQ(head_of("embedding", tied).in_float, tied);
+    EXPECT_TRUE(head_of("head", tied).in_float);
+    EXPECT_FALSE(head_of("*norm*", tied).in_float);
+  }
+}
+
 }  // namespace
 }  // namespace fsdp
