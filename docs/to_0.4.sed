@@ -90,7 +90,6 @@ s#<tessera/fsdp/nn/linear\.hpp>#<tessera/fsdp/nn/low_rank.hpp>#
 s#<tessera/fsdp/nn/residual_mlp\.hpp>#<tessera/fsdp/nn/swiglu_mlp.hpp>#
 s#<tessera/fsdp/nn/valid_rows\.hpp>#<tessera/fsdp/nn/batch.hpp>#
 s#<tessera/fsdp/testing/queued/order\.hpp>#<tessera/fsdp/testing/queued/queue.hpp>#
-s#<tessera/fsdp/testing/nccl/doubled_nccl\.hpp>#<tessera/fsdp/testing/nccl/double.hpp>#
 s#<tessera/fsdp/testing/optimizer_piece\.hpp>#<tessera/fsdp/testing/optimizer_updates.hpp>#
 s#<tessera/fsdp/testing/module_memory\.hpp>#<tessera/fsdp/testing/module_run.hpp>#
 s#<tessera/fsdp/sharding/stages\.hpp>#<tessera/fsdp/sharding/schedule.hpp>#

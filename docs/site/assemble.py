@@ -27,7 +27,7 @@ FOLDERS = {  # of the API, in the order of the layers
         ("fsdp/verification", "Digests and verification"), ("fsdp/plan", "Dry runs"), ("fsdp/training", "Training and evaluation"),
         ("text", "Tokenizers and templates"), ("fsdp/checkpoint", "Checkpoints"), ("fsdp/model_files", "Folders of models"),
         ("fsdp/testing", "The conformance kit"),
-        ("fsdp/testing/queued", "An asynchronous device on the CPU"), ("fsdp/testing/nccl", "A double of NCCL")],
+        ("fsdp/testing/queued", "An asynchronous device on the CPU")],
     "The trainer": [
         ("trainer", "A whole program"), ("trainer/report", "Reports"), ("trainer/data", "Data"),
         ("trainer/flags", "Options"), ("trainer/generate", "Generation"), ("trainer/run", "Runs")]}

@@ -13,12 +13,18 @@
 
 namespace fsdp::comm {
 
-/// Returns a port that the operating system reported as free a moment ago.
-inline int free_port() {
-  const int probe = socket(AF_INET, SOCK_STREAM, 0);
+inline sockaddr_in loopback(int port = 0) {
   sockaddr_in at{};
   at.sin_family = AF_INET;
   at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  at.sin_port = htons(static_cast<std::uint16_t>(port));
+  return at;
+}
+
+/// Returns a port that the operating system reported as free a moment ago.
+inline int free_port() {
+  const int probe = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in at = loopback();
   socklen_t length = sizeof at;
   EXPECT_EQ(bind(probe, reinterpret_cast<sockaddr*>(&at), length), 0);
   getsockname(probe, reinterpret_cast<sockaddr*>(&at), &length);

@@ -14,14 +14,14 @@
 
 #include <tessera/comm/mesh.hpp>
 #include <tessera/comm/threads.hpp>
-#include <tessera/fsdp/testing/nccl/double.hpp>
 
 #include <support/errors.hpp>
+#include <support/nccl/queued.hpp>
 
 namespace fsdp::comm::promises {
 namespace {
 
-using Double = testing::NcclDouble<testing::QueuedCpu>;
+using Fake = testing::FakeQueuedNccl;
 using Ranks = Nccl<testing::QueuedCpu>;
 using nccl::LaunchOrder;
 using nccl::Nvls;
@@ -30,37 +30,38 @@ using testing::NcclSumOrder;
 
 class NcclPromises : public ::testing::Test {
  protected:
+  Fake& fake = Fake::instance();
   void TearDown() override {
-    Double::sums = NcclSumOrder::in_fixed_order;
-    Double::library_version = 22809;
-    EXPECT_EQ(Double::problems, std::vector<std::string>{});
-    EXPECT_EQ(Double::communicators, 0);
+    fake.sums = NcclSumOrder::in_fixed_order;
+    fake.version = 22809;
+    EXPECT_EQ(Fake::problems, std::vector<std::string>{});
+    EXPECT_TRUE(Fake::held.empty());
   }
   /// Calls f(communicator, host's communicator) on every rank of a host program that has initialised NCCL.
   static void run_adopted(int ranks, const auto& settings_of, const auto& f) {
-    const nccl::Id id = nccl::make_id(Double::table());
+    const nccl::Id id = nccl::make_id(Fake::table());
     Threads<>::run(ranks, {}, [&](auto& threads) {
       nccl::Comm host = nullptr;
       nccl::Result state = nccl::Result::in_progress;
-      Double::table().init(host, ranks, id, threads.rank());
-      while (state == nccl::Result::in_progress) Double::table().async_error(host, state);
+      Fake::table().init(host, ranks, id, threads.rank());
+      while (state == nccl::Result::in_progress) Fake::table().async_error(host, state);
       try {
-        Ranks communicator = Ranks::adopt(Double::table(), host, settings_of(threads.rank()), {});
+        Ranks communicator = Ranks::adopt(Fake::table(), host, settings_of(threads.rank()), {});
         f(communicator, host);
       } catch (const GivenUp&) {
       }
       barrier(threads);
-      EXPECT_EQ(Double::communicators, ranks) << "the host's communicators remain, and no others";
-      Double::table().async_error(host, state);
+      EXPECT_EQ(Fake::held["communicators"], ranks) << "the host's communicators remain, and no others";
+      Fake::table().async_error(host, state);
       EXPECT_EQ(state, nccl::Result::success);
       barrier(threads);
-      Double::table().destroy(host);
+      Fake::table().destroy(host);
     });
   }
   struct GivenUp {};
 };
 
-constexpr auto implicit = [](int) { return Settings{.launch_order = LaunchOrder::implicit, .nvls = Nvls::off}; };
+constexpr auto implicit = [](int) { return testing::QueuedNccl::settings; };
 constexpr auto unknown = [](int) { return Settings{}; };
 
 TEST_F(NcclPromises, AnAdoptedCommunicatorWorksOnADuplicate) {
@@ -73,14 +74,18 @@ TEST_F(NcclPromises, AnAdoptedCommunicatorWorksOnADuplicate) {
 }
 
 TEST_F(NcclPromises, AFailureAbortsOnlyTheDuplicate) {
-  run_adopted(2, unknown, [](Ranks& c, nccl::Comm) {
-    barrier(c);
-    throw GivenUp();
-  });
+  for (const bool of_nccl : {false, true})
+    run_adopted(2, unknown, [&](Ranks& c, nccl::Comm) {
+      barrier(c);
+      if (!of_nccl) throw GivenUp();
+      fake.fail(c.rank(), nccl::Result::internal_error);
+      EXPECT_THROW(barrier(c), CollectiveError);
+      fake.fail(c.rank(), nccl::Result::success);
+    });
 }
 
 TEST_F(NcclPromises, AdoptRefusesANullCommunicator) {
-  EXPECT_INPUT_ERROR(Ranks::adopt(Double::table(), nullptr, {}, {}), "communicator to adopt is null");
+  EXPECT_INPUT_ERROR(Ranks::adopt(Fake::table(), nullptr, {}, {}), "communicator to adopt is null");
 }
 
 TEST_F(NcclPromises, SeveralAxesNeedOneOrderOfLaunchesOnEveryRank) {
@@ -98,7 +103,7 @@ TEST_F(NcclPromises, SeveralAxesNeedOneOrderOfLaunchesOnEveryRank) {
   expect_refused(unknown, "0 the host program has not passed it; set NCCL_LAUNCH_ORDER_IMPLICIT=1");
   expect_refused(only_rank_1(LaunchOrder::unknown), "1 the host program");
   expect_refused(only_rank_1(LaunchOrder::none), "1 NCCL reads NCCL_LAUNCH_ORDER_IMPLICIT as 0; unset it");
-  Double::library_version = 22507;
+  fake.version = 22507;
   expect_refused(implicit, "0 NCCL is 2.25.7, and the first with that order is 2.26; update NCCL");
   run_adopted(1, unknown, [](Ranks& c, nccl::Comm) { Mesh<Ranks, 2>(c, 1); });  // one rank waits for no other
 }
@@ -119,7 +124,7 @@ TEST_F(NcclPromises, ReportsWhichPromiseIsLostUnlessNvlsIsOff) {
 template <class Wire>
 std::vector<float> sums(SumOrder order, bool everywhere = false) {
   std::vector<float> found;
-  testing::DoubledNccl::run(5, {}, [&](Ranks& c) {
+  testing::QueuedNccl::run(5, {}, [&](Ranks& c) {
     const std::vector<std::int64_t> counts(5, 64);
     std::vector<float> full(320), local(64);
     for (std::size_t i = 0; i < full.size(); ++i)
@@ -140,24 +145,24 @@ TEST_F(NcclPromises, SumsInRankOrderAreBitIdenticalUnderAnySettings) {
   const auto all = [] {
     return std::array{sums<float>(SumOrder::ranks), sums<bf16>(SumOrder::any), sums<bf16>(SumOrder::any, true)};
   };
-  Double::sums = NcclSumOrder::in_rank_order;
+  fake.sums = NcclSumOrder::in_rank_order;
   const auto expected = all();
   EXPECT_EQ(expected[0], sums<float>(SumOrder::any));
   for (const auto order : {NcclSumOrder::in_fixed_order, NcclSumOrder::in_changing_order}) {
-    Double::sums = order;
+    fake.sums = order;
     EXPECT_EQ(all(), expected);
   }
 }
 
 TEST_F(NcclPromises, OtherFloatSumsAreBitIdenticalFromRunToRunWithoutNvls) {
   for (const bool everywhere : {false, true}) {
-    Double::sums = NcclSumOrder::in_rank_order;
+    fake.sums = NcclSumOrder::in_rank_order;
     const auto in_rank_order = sums<float>(SumOrder::any, everywhere);
-    Double::sums = NcclSumOrder::in_fixed_order;
+    fake.sums = NcclSumOrder::in_fixed_order;
     const auto fixed = sums<float>(SumOrder::any, everywhere);
     EXPECT_NE(fixed, in_rank_order) << "no promise over backends";
     EXPECT_EQ(sums<float>(SumOrder::any, everywhere), fixed);
-    Double::sums = NcclSumOrder::in_changing_order;
+    fake.sums = NcclSumOrder::in_changing_order;
     EXPECT_NE(sums<float>(SumOrder::any, everywhere), sums<float>(SumOrder::any, everywhere));
   }
 }

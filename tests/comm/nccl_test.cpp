@@ -16,9 +16,9 @@
 #include <tessera/comm/simulated.hpp>
 #include <tessera/comm/threads.hpp>
 #include <tessera/fsdp/testing/contract_behaviours.hpp>
-#include <tessera/fsdp/testing/nccl/double.hpp>
 
 #include <support/errors.hpp>
+#include <support/nccl/queued.hpp>
 #include "free_port.hpp"
 #include "queued_values.hpp"
 
@@ -27,74 +27,46 @@ namespace {
 
 using std::chrono::milliseconds;
 
-/// The device with one more wire type: f16.
-struct Halves : QueuedDevice {
-  static void round(Queue& queue, const float* from, DType wire, std::int64_t count, std::byte* to) {
-    if (wire != DType::f16) return QueuedDevice::round(queue, from, wire, count, to);
-    const std::array accesses{testing::Access{from, count * 4, false}, testing::Access{to, count * 2, true}};
-    queue.submit("round", accesses, [=](auto&) {
-      for (std::int64_t i = 0; i < count; ++i) reinterpret_cast<f16*>(to)[i] = f16(from[i]);
-    });
-  }
-  static void sum_in_order(Queue& queue, std::span<const std::byte* const> parts, DType stored, DType wire,
-                           std::int64_t count, Write write, float* sum) {
-    if (stored != DType::f16) return QueuedDevice::sum_in_order(queue, parts, stored, wire, count, write, sum);
-    std::vector<testing::Access> accesses{{sum, count * 4, true}};
-    for (const std::byte* part : parts) accesses.push_back({part, count * 2, false});
-    queue.submit("sum_in_order", accesses, [=, from = std::vector(parts.begin(), parts.end())](auto&) {
-      for (std::int64_t i = 0; i < count; ++i) {
-        const float first = reinterpret_cast<const f16*>(from[0])[i];
-        float total = write == Write::overwrite ? first : sum[i] + first;
-        for (std::size_t part = 1; part < from.size(); ++part) total += reinterpret_cast<const f16*>(from[part])[i];
-        sum[i] = total;
-      }
-    });
-  }
-};
-
-using Double = NcclDouble<Halves>;
-using Ranks = Nccl<Halves>;
+using Fake = FakeQueuedNccl;
+using Ranks = Nccl<QueuedDevice>;
 using Kind = nccl::Call::Kind;
 
 static_assert(check_communicator<Ranks>() && QueuedCommunicator<Ranks>);
 static_assert(supports_wire<Ranks, bf16> && supports_wire<Ranks, f16> && !supports_wire<Ranks, double>);
 
-const nccl::Settings safe{.launch_order = nccl::LaunchOrder::implicit, .nvls = nccl::Nvls::off};
-
 /// Calls f(communicator) on every rank; ranks are threads.
 template <class F>
 void run_nccl(int ranks, const Options& options, F f) {
   nccl::Id id{};
-  Double::table().get_unique_id(id);
+  Fake::table().get_unique_id(id);
   Threads<>::run(ranks, {}, [&](auto& host) {
-    Ranks c(Double::table(), {.rank = host.rank(), .size = host.size(), .id = id, .settings = safe}, options);
+    Ranks c(Fake::table(), {.rank = host.rank(), .size = host.size(), .id = id, .settings = QueuedNccl::settings},
+            options);
     const InDeviceMemory values;
     f(c);
   });
 }
 
 /// Checks that the fake NCCL reported no problem and no unordered access, and that all its objects were released.
-class NcclDoubled : public Ordered {
+class OnFakeNccl : public Ordered {
  protected:
   void SetUp() override {
     Ordered::SetUp();
-    Double::problems.clear();
-    Double::groups.clear();
-    Double::tells_of_aborts = true;
+    Fake::problems.clear();
+    Fake::groups.clear();
+    Fake::instance().tells_of_aborts = true;
   }
   void TearDown() override {
     Ordered::TearDown();
-    for (const std::string& problem : Double::problems) ADD_FAILURE() << problem;
-    EXPECT_EQ(Double::communicators, 0);
-    EXPECT_TRUE(Double::memory.empty());
-    EXPECT_TRUE(Double::registered.empty());
+    for (const std::string& problem : Fake::problems) ADD_FAILURE() << problem;
+    EXPECT_EQ(Fake::held, (std::map<std::string, int>{}));
   }
   /// Returns the number of calls of all ranks since the start, which must all be sends and receives.
   static std::size_t exchanges() {
     std::size_t found = 0;
-    for (const NcclGroupRecord& group : Double::groups)
-      for (const nccl::Call& call : group.calls) {
-        EXPECT_TRUE(point_to_point(call)) << "rank " << group.rank << ", " << words(call);
+    for (const auto& [rank, calls] : Fake::groups)
+      for (const nccl::Call& call : calls) {
+        EXPECT_TRUE(point_to_point(call)) << "rank " << rank << ", " << words(call);
         ++found;
       }
     return found;
@@ -102,25 +74,17 @@ class NcclDoubled : public Ordered {
   /// The kinds of rank 0's calls since the start.
   static std::vector<Kind> kinds() {
     std::vector<Kind> found;
-    for (const NcclGroupRecord& group : Double::groups)
-      for (const nccl::Call& call : group.calls)
-        if (group.rank == 0) found.push_back(call.kind);
+    for (const auto& [rank, calls] : Fake::groups)
+      for (const nccl::Call& call : calls)
+        if (rank == 0) found.push_back(call.kind);
     return found;
   }
 };
 
 /// The suite compares bits of float sums without SumOrder::ranks: NCCL's own order is that of ranks here.
 template <class Behaviour>
-class NcclBackend : public NcclDoubled {
- protected:
-  void SetUp() override {
-    NcclDoubled::SetUp();
-    Double::sums = testing::NcclSumOrder::in_rank_order;
-  }
-  void TearDown() override {
-    Double::sums = testing::NcclSumOrder::in_fixed_order;
-    NcclDoubled::TearDown();
-  }
+class NcclBackend : public OnFakeNccl {
+  const NcclSums sums_{NcclSumOrder::in_rank_order};
 };
 TYPED_TEST_SUITE(NcclBackend, AllBehaviours, BehaviourName);
 
@@ -150,16 +114,7 @@ TYPED_TEST(NcclBackend, InRegisteredMemory) {
   });
 }
 
-class NcclCollectives : public NcclDoubled {};
-
-TEST_F(NcclCollectives, RoundContributionsToHalfPrecisionOnce) {
-  for (int ranks : {1, 2, 5})
-    run_nccl(ranks, {}, [](Ranks& c) {
-      SumsInRankOrderToTheBit::check_wire<f16>(c, Write::overwrite);
-      SumsInRankOrderToTheBit::check_wire<f16>(c, Write::accumulate);
-      AllReduceGivesTheBitsOfReduceScatter::check_wire<f16>(c);
-    });
-}
+class NcclCollectives : public OnFakeNccl {};
 
 TEST_F(NcclCollectives, MapToOneNcclCollectiveIfCountsAreEqual) {
   run_nccl(4, {}, [](Ranks& c) {
@@ -186,7 +141,7 @@ TEST_F(NcclCollectives, MapToOneRootedNcclCallPerRankIfCountsDiffer) {
     reduce_scatter<float>(c, uneven, Write::overwrite).wait();
   });
   EXPECT_EQ(kinds(), (std::vector{Kind::broadcast, Kind::broadcast, Kind::reduce, Kind::reduce}));
-  EXPECT_EQ(Double::groups.size(), 3u * 2);
+  EXPECT_EQ(Fake::groups.size(), 3u * 2);
 }
 
 TEST_F(NcclCollectives, AllToAllIsOneGroupOfSendsAndReceives) {
@@ -198,7 +153,7 @@ TEST_F(NcclCollectives, AllToAllIsOneGroupOfSendsAndReceives) {
   });
   EXPECT_EQ(kinds(), (std::vector{Kind::send, Kind::send, Kind::receive}));  // rank 1 sends nothing
   EXPECT_EQ(exchanges(), 3u + 1 + 2);                                        // empty messages are not sent
-  EXPECT_EQ(Double::groups.size(), 3u);
+  EXPECT_EQ(Fake::groups.size(), 3u);
 }
 
 TEST_F(NcclCollectives, AreSplitIntoGroupsThatFitNcclsLimit) {
@@ -212,7 +167,7 @@ TEST_F(NcclCollectives, AreSplitIntoGroupsThatFitNcclsLimit) {
     all_gather(c, segments).wait();
     for (const auto& [i, value] : ranges::views::enumerate(full)) EXPECT_EQ(value, static_cast<float>(i % 2));
   });
-  EXPECT_EQ(Double::groups.size(), 2u * 3);
+  EXPECT_EQ(Fake::groups.size(), 2u * 3);
 }
 
 TEST_F(NcclCollectives, AddSumsLargerThanStagingMemory) {
@@ -230,7 +185,7 @@ TEST_F(NcclCollectives, AddSumsLargerThanStagingMemory) {
 TEST_F(NcclCollectives, AddSumsInOneGroupIfContributionsAreSpent) {
   constexpr std::int64_t capacity = NcclRank::staging_bytes / static_cast<std::int64_t>(sizeof(float));
   const auto sums = [](const Counts& counts, Contributions contributions) {
-    Double::groups.clear();
+    Fake::groups.clear();
     run_nccl(2, {}, [&](Ranks& c) {
       Floats full(static_cast<std::size_t>(counts[0] + counts[1]), static_cast<float>(c.rank() + 1));
       Floats local(static_cast<std::size_t>(count_of(counts, c.rank())), 10.0f);
@@ -243,15 +198,15 @@ TEST_F(NcclCollectives, AddSumsInOneGroupIfContributionsAreSpent) {
   EXPECT_EQ(kinds(), (std::vector{Kind::reduce_scatter}));
   sums({capacity + 100, 50}, Contributions::spent);
   EXPECT_EQ(kinds(), (std::vector{Kind::reduce, Kind::reduce}));
-  EXPECT_EQ(Double::groups.size(), 2u);
+  EXPECT_EQ(Fake::groups.size(), 2u);
   sums({capacity + 100, capacity + 100}, Contributions::kept);  // in two parts, each of which fits staging memory
   EXPECT_EQ(kinds(), (std::vector{Kind::reduce, Kind::reduce, Kind::reduce, Kind::reduce}));
-  EXPECT_EQ(Double::groups.size(), 4u);
+  EXPECT_EQ(Fake::groups.size(), 4u);
 }
 
 TEST_F(NcclCollectives, SumFloatsInRankOrderIfRequested) {
   for (const int ranks : {1, 2, 3, 5}) {
-    Double::groups.clear();
+    Fake::groups.clear();
     run_nccl(ranks, {}, [](Ranks& c) {
       SumsInRankOrderWhereAsked::check(c);
       AddsRankByRankToWhatIsThere::check(c);
@@ -275,9 +230,9 @@ TEST_F(NcclCollectives, SendFloatsInPlaceWithoutStagingCopies) {
       EXPECT_EQ(value, static_cast<int>(i / 10) == c.rank() ? 2.0f : 1.0f);
   });
   EXPECT_EQ(exchanges(), 4u);
-  for (const NcclGroupRecord& group : Double::groups)
-    for (const nccl::Call& call : group.calls)
-      if (group.rank == 0 && call.kind == Kind::send) {
+  for (const auto& [rank, calls] : Fake::groups)
+    for (const nccl::Call& call : calls)
+      if (rank == 0 && call.kind == Kind::send) {
         EXPECT_EQ(call.from, reinterpret_cast<const std::byte*>(whole + 10));
       }
 }
@@ -293,7 +248,7 @@ TEST_F(NcclCollectives, AddSumsInRankOrderInPartsThatFitStagingMemory) {
     EXPECT_EQ(std::count(local.begin(), local.end(), 0.0f), static_cast<std::ptrdiff_t>(local.size()));
   });
   EXPECT_EQ(exchanges(), 2u * 4);  // rank 1's contribution in three parts, rank 0's in one: sent and received
-  EXPECT_EQ(Double::groups.size(), 2u * 3);
+  EXPECT_EQ(Fake::groups.size(), 2u * 3);
 }
 
 TEST_F(NcclCollectives, GatherAndBroadcastBytesOfAnySize) {
@@ -342,17 +297,16 @@ TEST_F(NcclCollectives, SharedMemoryIsZeroedAndMayOutliveTheCommunicator) {
     EXPECT_EQ(std::count(memory.get(), memory.get() + bytes, std::byte{0}), bytes);
     EXPECT_EQ(shared_memory(c, 0), nullptr);
   });
-  EXPECT_EQ(Double::memory.size(), 2u);
+  EXPECT_EQ(Fake::held["memory"], 2);
   kept.clear();
-  Double::registered.clear();  // the registration ended with the communicator
 }
 
-class NcclLaunch : public NcclDoubled {};
+class NcclLaunch : public OnFakeNccl {};
 
 TEST_F(NcclLaunch, RunsAtRanksGivenByAnotherLauncher) {
   const int port = free_port();
   Threads<>::run(3, {}, [&](auto& hosts) {
-    const int status = Ranks::run(Double::table(), place_of(hosts.rank(), 3, port), {}, [&](Ranks& c) {
+    const int status = Ranks::run(Fake::table(), place_of(hosts.rank(), 3, port), {}, [&](Ranks& c) {
       EXPECT_EQ(c.rank(), hosts.rank());
       EXPECT_EQ(sum_over_ranks(c, 1), 3);
       return 5;
@@ -362,45 +316,23 @@ TEST_F(NcclLaunch, RunsAtRanksGivenByAnotherLauncher) {
 }
 
 TEST_F(NcclLaunch, AllRanksReportThatRankZeroCannotMakeAnId) {
-  nccl::Table broken = Double::table();
+  nccl::Table broken = Fake::table();
   broken.get_unique_id = [](nccl::Id&) { return nccl::Result::system_error; };
   const int port = free_port();
   Threads<>::run(2, {}, [&](auto& hosts) {
     test::expect_parts(
         test::error_of<InputError>([&] { Ranks::run(broken, place_of(hosts.rank(), 2, port), {}, [](auto&) {}); }),
-        {"rank 0: NCCL cannot make a unique id: ", "; the double knows why"});
+        {"rank 0: NCCL cannot make a unique id: ", "; the fake knows why"});
   });
 }
 
 TEST_F(NcclLaunch, RunsOneRankWithoutALauncher) {
   if (launched_by_torchrun()) GTEST_SKIP() << "RANK or WORLD_SIZE is set";
-  EXPECT_EQ(Ranks::run(Double::table(), {}, [](Ranks& c) { EXPECT_EQ(c.size(), 1); }), 0);
-}
-
-/// A machine with two devices, of which this process has selected one.
-struct TwoDevices : Halves {
-  static int count() { return 2; }
-  static void select(int device) { chosen = device; }
-  static inline thread_local int chosen = -1;
-};
-
-TEST_F(NcclLaunch, SelectsTheDeviceOfItsLocalRank) {
-  using Doubled = NcclDouble<TwoDevices>;
-  const int port = free_port();
-  Threads<>::run(2, {}, [&](auto& hosts) {
-    Nccl<TwoDevices>::run(Doubled::table(), place_of(hosts.rank(), 2, port), {},
-                          [](auto& c) { EXPECT_EQ(TwoDevices::chosen, c.rank()); });
-  });
-  Threads<>::run(3, {}, [&](auto& hosts) {
-    const JobPlace place = place_of(hosts.rank(), 3, port);
-    test::expect_parts(
-        test::error_of<InputError>([&] { Nccl<TwoDevices>::run(Doubled::table(), place, {}, [](auto&) {}); }),
-        {"rank 0: 3 ranks run on this machine, which has 2 devices"});
-  });
+  EXPECT_EQ(Ranks::run(Fake::table(), {}, [](Ranks& c) { EXPECT_EQ(c.size(), 1); }), 0);
 }
 
 using test::expect_parts;
-class NcclFaults : public NcclDoubled {
+class NcclFaults : public OnFakeNccl {
  protected:
   /// Returns the message of the first CollectiveError of `run`.
   static std::string failure_of(const std::function<void()>& run) { return test::error_of<CollectiveError>(run); }
@@ -408,14 +340,14 @@ class NcclFaults : public NcclDoubled {
 
 TEST_F(NcclFaults, InitialisationTimesOutIfARankNeverJoins) {
   nccl::Id id{};
-  Double::table().get_unique_id(id);
+  Fake::table().get_unique_id(id);
   const std::string text = failure_of(
-      [&] { Ranks alone(Double::table(), {.rank = 0, .size = 2, .id = id}, {.start_deadline = milliseconds(50)}); });
+      [&] { Ranks alone(Fake::table(), {.rank = 0, .size = 2, .id = id}, {.start_deadline = milliseconds(50)}); });
   expect_parts(text, {"the other ranks in NCCL's initialisation", "the deadline of the start is 0.050 s"});
 }
 
 TEST_F(NcclFaults, CommunicatorIsUnusableAfterAMissedDeadline) {
-  Double::tells_of_aborts = false;
+  Fake::instance().tells_of_aborts = false;
   std::atomic<bool> seen = false;
   run_nccl(2, {.deadline = milliseconds(100), .start_deadline = milliseconds(100)}, [&](Ranks& c) {
     while (c.rank() == 1 && !seen) std::this_thread::sleep_for(milliseconds(1));
@@ -438,7 +370,7 @@ TEST_F(NcclFaults, ALostRankAbortsTheOthers) {
     const auto wait_for_ever = [&] {
       for (;;) barrier(c);
     };
-    expect_parts(failure_of(wait_for_ever), {"NCCL: ", "remote error; the double knows why"});
+    expect_parts(failure_of(wait_for_ever), {"NCCL: ", "remote error; the fake knows why"});
   };
   EXPECT_THROW(run_nccl(3, {}, rank), InputError);
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5));
@@ -446,10 +378,10 @@ TEST_F(NcclFaults, ALostRankAbortsTheOthers) {
 
 /// On one host NCCL reports nothing; the rendezvous' sockets do.
 TEST_F(NcclFaults, ALostRankOfTheSameHostAbortsTheOthersWithItsReason) {
-  Double::tells_of_aborts = false;
+  Fake::instance().tells_of_aborts = false;
   const int port = free_port();
   const auto rank = [&](auto& hosts) {
-    Ranks::run(Double::table(), place_of(hosts.rank(), 3, port), {}, [&](Ranks& c) {
+    Ranks::run(Fake::table(), place_of(hosts.rank(), 3, port), {}, [&](Ranks& c) {
       barrier(c);
       if (c.rank() == 2) throw InputError("no such file");
       const auto begin = Clock::now();
@@ -473,10 +405,10 @@ TEST_F(NcclFaults, SynchronizeTimesOutIfTheDeviceHangs) {
 
 TEST_F(NcclFaults, FakeNcclReportsBothRanksOfMismatchedCalls) {
   const auto disagree = [&](const std::function<void(Ranks&, bool odd)>& call) {
-    Double::problems.clear();
+    Fake::problems.clear();
     failure_of([&] { run_nccl(3, {.start_deadline = milliseconds(500)}, [&](Ranks& c) { call(c, c.rank() == 2); }); });
     std::string all;
-    for (const std::string& problem : std::exchange(Double::problems, {})) all += problem + "\n";
+    for (const std::string& problem : std::exchange(Fake::problems, {})) all += problem + "\n";
     return all;
   };
   const auto gather = [](Ranks& c, const Counts& counts) {
@@ -494,9 +426,9 @@ TEST_F(NcclFaults, FakeNcclReportsBothRanksOfMismatchedCalls) {
                  Floats local(6);
                  const std::vector<Segment<float>> one{{local.data(), full.data(), counts}};
                  odd ? reduce_scatter<bf16>(c, one, Write::overwrite).wait()
-                     : reduce_scatter<f16>(c, one, Write::overwrite).wait();
+                     : reduce_scatter<float>(c, one, Write::overwrite, {}, Contributions::kept, SumOrder::ranks).wait();
                }),
-               {"rank 0 has send of 6 f16, peer 2; rank 2 has receive of 6 bf16, peer 0"});
+               {"rank 0 has send of 6 f32, peer 2; rank 2 has receive of 6 bf16, peer 0"});
 }
 
 }  // namespace

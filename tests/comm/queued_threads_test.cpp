@@ -101,42 +101,25 @@ TEST_F(QueuedThreadsOrder, ExchangesStartAfterTheCallersEventsAndQueuesWaitForTh
   });
 }
 
-TEST_F(QueuedThreadsOrder, DetectsAMissingEventAroundAnExchange) {
+TEST_F(QueuedThreadsOrder, DetectsAMissingEventAroundACollectiveOrAnExchange) {
   Queue::check_only(true);
-  for (const bool before : {false, true}) {
-    OnQueues::run(2, {}, [&](auto& c) {
-      const InDeviceMemory values;
-      const Counts counts(2, 50);
-      Floats send(100), receive(100);
-      Queue compute("compute");
-      write_later(compute, send, 1.0f, milliseconds(1));
-      if (before) after(c, compute.record());
-      auto exchanged = all_to_all(c, std::vector<Exchange<float>>{{send.data(), counts, receive.data(), counts}});
-      if (!before) exchanged.wait(compute);
-      write_later(compute, send, 2.0f, milliseconds(1));
-    });
-    EXPECT_NE(QueuedDevice::take_races(), std::vector<std::string>{});
-  }
-  Queue::check_only(false);
-}
-
-TEST_F(QueuedThreadsOrder, DetectsAMissingEventAroundACollective) {
-  Queue::check_only(true);
-  for (const bool before : {false, true}) {
-    OnQueues::run(2, {}, [&](auto& c) {
-      const InDeviceMemory values;
-      const Counts counts(2, 100);
-      Floats local(100);
-      Floats full(200);
-      Queue compute("compute");
-      write_later(compute, local, 1.0f, milliseconds(1));
-      if (before) after(c, compute.record());
-      auto gathered = all_gather(c, std::vector<Segment<float>>{{local.data(), full.data(), counts}});
-      if (!before) gathered.wait(compute);
-      write_later(compute, local, 2.0f, milliseconds(1));
-    });
-    EXPECT_NE(QueuedDevice::take_races(), std::vector<std::string>{});
-  }
+  for (const bool exchanges : {false, true})
+    for (const bool before : {false, true}) {
+      OnQueues::run(2, {}, [&](auto& c) {
+        const InDeviceMemory values;
+        const Counts counts(2, 50), pieces(2, 100);
+        Floats local(100), full(200), received(100);
+        Queue compute("compute");
+        write_later(compute, local, 1.0f, milliseconds(1));
+        if (before) after(c, compute.record());
+        auto moved = exchanges
+                         ? all_to_all(c, std::vector<Exchange<float>>{{local.data(), counts, received.data(), counts}})
+                         : all_gather(c, std::vector<Segment<float>>{{local.data(), full.data(), pieces}});
+        if (!before) moved.wait(compute);
+        write_later(compute, local, 2.0f, milliseconds(1));
+      });
+      EXPECT_NE(QueuedDevice::take_races(), std::vector<std::string>{});
+    }
   Queue::check_only(false);
 }
 

@@ -106,11 +106,8 @@ TEST(DeviceIndex, IsTheLocalRankUnlessTheLauncherShowsOneDevice) {
 int stranger_at(int port) {
   for (int tries = 0; tries < 500; ++tries) {
     const int stranger = socket(AF_INET, SOCK_STREAM, 0);
-    sockaddr_in at{};
-    at.sin_family = AF_INET;
-    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    at.sin_port = htons(static_cast<std::uint16_t>(port));
-    if (connect(stranger, reinterpret_cast<sockaddr*>(&at), sizeof at) == 0) return stranger;
+    const sockaddr_in at = loopback(port);
+    if (connect(stranger, reinterpret_cast<const sockaddr*>(&at), sizeof at) == 0) return stranger;
     close(stranger);
     std::this_thread::sleep_for(milliseconds(5));
   }
@@ -276,9 +273,7 @@ TEST(RendezvousOverTcp, RefusesTheSameRankTwice) {
 
 TEST(RendezvousOverTcp, ReportsThatAnotherProgramAnswers) {
   const int listener = socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in at{};
-  at.sin_family = AF_INET;
-  at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  sockaddr_in at = loopback();
   socklen_t length = sizeof at;
   ASSERT_EQ(bind(listener, reinterpret_cast<sockaddr*>(&at), length), 0);
   ASSERT_EQ(listen(listener, 1), 0);

@@ -14,6 +14,7 @@
 
 #include <tessera/comm/collectives.hpp>
 #include <tessera/comm/self.hpp>
+#include <tessera/fsdp/testing/contract_behaviours.hpp>
 
 #include <comm/free_port.hpp>
 #include <support/temporary_folder.hpp>
@@ -87,6 +88,17 @@ TEST_F(CudaHost_nccl, AccumulatesEachContribution) {
       comm::reduce_scatter<float>(c, pieces, Write::accumulate, {}, comm::Contributions::spent, comm::SumOrder::ranks)
           .wait();
       local.expect_all(ranks % 2 == 1 ? 1e8f : 0.0f);
+    });
+}
+
+TEST_F(CudaHost_nccl, RoundsContributionsToHalfPrecisionOnce) {
+  for (int ranks : {1, 2, 5})
+    run_ranks(ranks, {}, [](Ranks& c) {
+      ValueMemory::shared = comm::QueueOf<Cuda>::allocate;
+      SumsInRankOrderToTheBit::check_wire<f16>(c, Write::overwrite);
+      SumsInRankOrderToTheBit::check_wire<f16>(c, Write::accumulate);
+      AllReduceGivesTheBitsOfReduceScatter::check_wire<f16>(c);
+      ValueMemory::shared = nullptr;
     });
 }
 
@@ -212,6 +224,11 @@ class CudaHost_nccl_faults : public CudaHost_nccl {
     };
     EXPECT_THROW(comm::Threads<>::run(2, {}, rank), InputError);
   }
+  /// Waits until `end` on a rank that is lost, and returns whether this one is.
+  static bool is_lost(bool lost, const std::atomic<bool>& end) {
+    while (lost && !end) std::this_thread::sleep_for(milliseconds(1));
+    return lost;
+  }
   /// A step with a collective, to be captured in a graph.
   struct Step {
     explicit Step(Ranks& c) : full(8 * c.size()), local(8), counts(static_cast<std::size_t>(c.size()), 8) {}
@@ -233,7 +250,7 @@ TEST_F(CudaHost_nccl_faults, AFailureWithACapturedGraphIsReportedAtOnce) {
     graph.launch(step.compute);
     comm::synchronize(c, step.compute);
     comm::barrier(c);
-    fail_nccl(c.rank(), ncclRemoteError);
+    nccl().fail(c.rank(), FakeNccl::Result::remote_error);
     EXPECT_NE(failure_of([&] { comm::barrier(c); }).find("remote error"), std::string::npos);
     EXPECT_NE(failure_of([&] { comm::barrier(c); }).find("cannot be used"), std::string::npos);
   });
@@ -246,7 +263,7 @@ TEST_F(CudaHost_nccl_faults, AFailureDuringCaptureIsReportedAtOnce) {
     failure_of([&] {
       Cuda::capture(step.compute, [&] {
         step.queue(c);
-        fail_nccl(c.rank(), ncclRemoteError);
+        nccl().fail(c.rank(), FakeNccl::Result::remote_error);
         step.queue(c);
       });
     });
@@ -259,8 +276,7 @@ TEST_F(CudaHost_nccl_faults, ALaunchedGraphWithALostPeerTimesOut) {
     comm::barrier(c);
     Step step(c);
     const Cuda::Graph graph = Cuda::capture(step.compute, [&] { step.queue(c); });
-    while (c.rank() == 1 && !missed) std::this_thread::sleep_for(milliseconds(1));
-    if (c.rank() == 1) return;
+    if (is_lost(c.rank() == 1, missed)) return;
     graph.launch(step.compute);
     failure_of([&] { comm::synchronize(c, step.compute); });
     missed = true;
@@ -272,8 +288,7 @@ TEST_F(CudaHost_nccl_faults, WaitingForValuesOfALostPeerTimesOut) {
     std::atomic<bool> missed = false;
     run_ranks(2, {.device_deadline = milliseconds(200)}, [&](Ranks& c) {
       comm::barrier(c);
-      while (c.rank() == lost && !missed) std::this_thread::sleep_for(milliseconds(1));
-      if (c.rank() == lost) return;
+      if (is_lost(c.rank() == lost, missed)) return;
       failure_of([&] { collective(c); });
       missed = true;
     });
@@ -284,8 +299,8 @@ TEST_F(CudaHost_nccl_faults, WaitingForValuesOfALostPeerTimesOut) {
 }
 
 TEST_F(CudaHost_nccl_faults, ValuesSentBeforeAPeerFailedArrive) {
-  tell_of_nccl_aborts(true);
-  slow_nccl(1, milliseconds(50));
+  nccl().tells_of_aborts = true;
+  nccl().delays[1] = milliseconds(50);
   std::atomic<int> arrived = 0;
   EXPECT_THROW(run_ranks(2, {},
                          [&](Ranks& c) {
@@ -315,8 +330,7 @@ TEST_F(CudaHost_nccl_faults, AFailureAbortsAllCommunicatorsOfTheRankBeforeMemory
     Ranks part = comm::split(c, [](int) { return 0; });
     comm::barrier(part);
     comm::barrier(c);
-    while (c.rank() == 1 && !missed) std::this_thread::sleep_for(milliseconds(1));
-    if (c.rank() == 1) return;
+    if (is_lost(c.rank() == 1, missed)) return;
     Step step(part);
     step.queue(part);
     failure_of([&] { comm::synchronize(c, step.compute); });
@@ -330,9 +344,8 @@ TEST_F(CudaHost_nccl_faults, AFailureOfOneCommunicatorEndsWaitsOnTheOthers) {
   run_ranks(3, {.device_deadline = milliseconds(200)}, [&](Ranks& c) {
     Ranks part = comm::split(c, [](int rank) { return rank % 2; });
     comm::barrier(c);
-    while (c.rank() < 2 && !noticed) std::this_thread::sleep_for(milliseconds(1));
-    if (c.rank() < 2) return;
-    fail_nccl(part.rank(), ncclRemoteError);  // a failure of `part`, since this is rank 2 of `c`
+    if (is_lost(c.rank() < 2, noticed)) return;
+    nccl().fail(part.rank(), FakeNccl::Result::remote_error);  // a failure of `part`, since this is rank 2 of `c`
     expect_has(failure_of([&] { comm::barrier(c); }), "remote error");
     noticed = true;
   });
@@ -351,7 +364,7 @@ TEST_F(CudaHost_nccl_faults, AHostThatIsBlockedBehindALostPeerIsReleased) {
 
 TEST_F(CudaHost_nccl_faults, AFailureThatNcclReportsFirstHasTheReasonOfTheRankThatFailed) {
   expect_reason([](Ranks& c, std::atomic<bool>& fails) {
-    fail_nccl(c.rank(), ncclRemoteError);
+    nccl().fail(c.rank(), FakeNccl::Result::remote_error);
     fails = true;
   });
 }
@@ -378,19 +391,14 @@ TEST_F(CudaHost_nccl_launch, AdoptsACommunicatorOfAHostProgramAndLeavesItAlone) 
     config.blocking = 0;
     ncclCommInitRankConfig(&comm, 2, id, host.rank(), &config);
     for (ncclResult_t state = ncclInProgress; state == ncclInProgress;) ncclCommGetAsyncError(comm, &state);
-    for (const bool fails : {false, true}) {
+    {
       using comm::nccl::LaunchOrder, comm::nccl::Nvls;
       auto ranks = comm::Nccl<>::adopt(comm, {.launch_order = LaunchOrder::implicit, .nvls = Nvls::off});
       Ranks part = comm::split(ranks, [](int) { return 0; });
       EXPECT_EQ(comm::sum_over_ranks(part, 1), 2);
       comm::barrier(host);
-      if (fails) {
-        fail_nccl(host.rank(), ncclInternalError);
-        EXPECT_THROW(comm::barrier(ranks), CollectiveError);
-        fail_nccl(host.rank(), ncclSuccess);
-      }
-      comm::barrier(host);
     }
+    comm::barrier(host);
     ncclResult_t state = ncclInternalError;
     EXPECT_EQ(ncclCommGetAsyncError(comm, &state), ncclSuccess);
     EXPECT_EQ(state, ncclSuccess);
@@ -407,6 +415,19 @@ TEST_F(CudaHost_nccl_launch, ARankUsesOnlyItsOwnDevice) {
   });
   EXPECT_EQ(machine().contexts(), std::set<int>{3});
   EXPECT_EQ(machine().calls()["cudaDeviceGetPCIBusId"], 1) << "near which the rank is bound";
+}
+
+TEST_F(CudaHost_nccl_launch, SelectsTheDeviceOfItsLocalRank) {
+  machine().reset(2);
+  const int port = comm::free_port();
+  const auto place = [&](auto& host) { return comm::place_of(host.rank(), host.size(), port); };
+  comm::Threads<>::run(2, {}, [&](auto& host) {
+    Ranks::run(comm::nccl::library(), place(host), {}, [](auto& c) { EXPECT_EQ(machine().device(), c.rank()); });
+  });
+  comm::Threads<>::run(3, {}, [&](auto& host) {
+    EXPECT_INPUT_ERROR(Ranks::run(comm::nccl::library(), place(host), {}, [](auto&) {}),
+                       "rank 0: 3 ranks run on this machine, which has 2 devices");
+  });
 }
 
 TEST_F(CudaHost_nccl_launch, AnUnusableDeviceIsReportedBeforeTheRendezvous) {

@@ -42,11 +42,12 @@ class OnDoubles : public ::testing::Test {
     ::setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 1);
     ::setenv("NCCL_NVLS_ENABLE", "0", 1);
     HeuristicState::next = CUBLAS_STATUS_SUCCESS;
-    tell_of_nccl_aborts(false);
+    nccl().tells_of_aborts = false;
   }
   void TearDown() override {
     expect_clean();
-    for (int rank = 0; rank < 8; ++rank) fail_nccl(rank, ncclSuccess), slow_nccl(rank, {});
+    for (auto& failure : nccl().failures) failure = FakeNccl::Result::success;
+    for (auto& delay : nccl().delays) delay = std::chrono::milliseconds(0);
     machine().reset(2);
   }
   /// Expects that no rule was broken and that every object was released.

@@ -115,7 +115,7 @@ std::map<std::string, int> registered_calls(int ranks, const Sharding& sharding,
   const std::vector<Unit> even{{.name = "a", .parameters = {{.name = "a", .shape = {8, 8}}}},
                                {.name = "b", .parameters = {{.name = "b", .shape = {16}}}}};
   machine().reset(ranks);
-  take_calls_by_registered_buffers();
+  nccl().by_registered.clear();
   run_ranks(ranks, {}, [&](comm::Nccl<>& communicator) {
     Sharded<Stack<Sharding, comm::Nccl<>, Fp32>> sharded(communicator, even, sharding, {.lend = lend});
     sharded.initialize(1);
@@ -126,7 +126,7 @@ std::map<std::string, int> registered_calls(int ranks, const Sharding& sharding,
     sharded.step(0, {.lr = 0.01});
     sharded.module().synchronize();
   });
-  std::map<std::string, int> found = take_calls_by_registered_buffers();
+  std::map<std::string, int> found = nccl().by_registered;
   std::erase_if(found, [](const auto& each) { return each.first.ends_with("0 registered"); });
   return found;
 }

@@ -13,11 +13,10 @@
 
 #include <gtest/gtest.h>
 
-#include <tessera/fsdp/testing/nccl/double.hpp>
 #include <tessera/fsdp/testing/queued/queued_cpu.hpp>
 
 #include <support/errors.hpp>
-#include <support/queued/nccl_sums.hpp>
+#include <support/nccl/queued.hpp>
 #include "kernels.hpp"
 #include "runs.hpp"
 
@@ -28,7 +27,7 @@ using testing::Access;
 using testing::QueuedCpu;
 using Queue = QueuedCpu::Queue;
 using Threads = comm::Threads<QueuedCpu>;
-using Nccl = testing::DoubledNccl;
+using Nccl = testing::QueuedNccl;
 
 /// How the computations are enqueued.
 struct Asynchronous {
@@ -330,7 +329,7 @@ TEST(SeveralQueuedObjects, AreBitIdenticalToEachObjectAlone) {
 }
 
 TEST(GraphOfAForeignLoop, IsBitIdenticalToThePlainLoopIfNcclAddsInRankOrder) {
-  const test::NcclSums sums(test::NcclSums::in_rank_order);
+  const testing::NcclSums sums(testing::NcclSums::in_rank_order);
   for (const Network& network : networks())
     for (const bool own_queue : {false, true})
       for (const int ranks : numbers_of_ranks())

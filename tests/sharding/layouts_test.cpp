@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include <support/queued/nccl_sums.hpp>
+#include <support/nccl/queued.hpp>
 #include <support/sanitizer.hpp>
 #include <support/small_llama.hpp>
 #include <support/temporary_folder.hpp>
@@ -101,7 +101,7 @@ TEST(Layouts, WholeTensorsAreBitIdenticalOnQueuedDevicesAndOverNccl) {
   if (sanitized) GTEST_SKIP() << "stacks on queues are not built under a sanitizer";
   const RunOptions options = with_steps(3, uneven_options(3));
   const RunResults expected = run("fsdp2", options);
-  const NcclSums sums(NcclSums::in_rank_order);
+  const testing::NcclSums sums(testing::NcclSums::in_rank_order);
   for (const std::string_view device : {"/queued", "/nccl"}) {
     const RunResults found = run("fsdp2/layout=owned" + std::string(device), options);
     EXPECT_EQ(found.races, Names{}) << device;

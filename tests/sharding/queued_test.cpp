@@ -10,8 +10,8 @@
 #include <gtest/gtest.h>
 
 #include <support/any_strategy.hpp>
+#include <support/nccl/queued.hpp>
 #include <support/queued/cases.hpp>
-#include <support/queued/nccl_sums.hpp>
 #include <support/small_llama.hpp>
 #include <tessera/fsdp/testing/queued/queued_cpu.hpp>
 
@@ -216,7 +216,7 @@ const Case cases_in_pieces[] = {{"fsdp2:pieces=6", {1, 3, 4}}, {"zero2:pieces=6"
 class OverNccl : public ::testing::TestWithParam<Case> {};
 
 TEST_P(OverNccl, IsBitIdenticalToThreadsIfNcclAddsInRankOrder) {
-  const NcclSums sums(NcclSums::in_rank_order);
+  const testing::NcclSums sums(testing::NcclSums::in_rank_order);
   for (const int ranks : GetParam().ranks) {
     SCOPED_TRACE(ranks);
     // NCCL sums over ranks first and adds this sum to that of earlier micro-batches; threads add rank after rank.
@@ -244,13 +244,13 @@ TEST(OverNcclTwice, PromisesNeedTheirSettings) {
                                 QueuedCase{"fsdp2:pieces=3", 3}}) {
     SCOPED_TRACE(one.stack);
     const auto repeats = [&](testing::NcclSumOrder order) {
-      const NcclSums sums(order);
+      const testing::NcclSums sums(order);
       const std::string stack = message(one.stack, "/nccl");
       const RunOptions options = with_steps(2, uneven_options(one.ranks));
       return run(stack, options).weights == run(stack, options).weights;
     };
-    EXPECT_TRUE(repeats(NcclSums::in_fixed_order));
-    EXPECT_EQ(repeats(NcclSums::in_changing_order),
+    EXPECT_TRUE(repeats(testing::NcclSums::in_fixed_order));
+    EXPECT_EQ(repeats(testing::NcclSums::in_changing_order),
               std::string_view(one.stack).find("pieces") != std::string_view::npos);
   }
 }

@@ -31,7 +31,8 @@ bool breaks_capture(const char* call) {
   machine().problem(message(call, " by a thread that captures a graph"));
   return true;
 }
-#define REFUSE_IN_CAPTURE() \
+#define BEGIN_WITHOUT_CAPTURE() \
+  BEGIN(true);                  \
   if (breaks_capture(__func__)) return Machine::leave(cudaErrorStreamCaptureUnsupported)
 
 /// Frees memory once the device is idle. `giver`: the call that must have allocated it.
@@ -93,38 +94,32 @@ cudaError_t cudaMemGetInfo(std::size_t* unused, std::size_t* all) {
   return cudaSuccess;
 }
 cudaError_t cudaDeviceSynchronize() {
-  BEGIN(true);
-  REFUSE_IN_CAPTURE();
+  BEGIN_WITHOUT_CAPTURE();
   return Machine::leave(machine().wait_for_device(__func__));
 }
 
 // ---- Memory
 
 cudaError_t cudaMalloc(void** data, std::size_t bytes) {
-  BEGIN(true);
-  REFUSE_IN_CAPTURE();
+  BEGIN_WITHOUT_CAPTURE();
   *data = machine().allocate(bytes, false);
   return Machine::leave(*data == nullptr ? cudaErrorMemoryAllocation : cudaSuccess);
 }
 cudaError_t cudaFree(void* data) {
-  BEGIN(true);
-  REFUSE_IN_CAPTURE();
+  BEGIN_WITHOUT_CAPTURE();
   return data == nullptr ? cudaSuccess : give_back(data, false, __func__, "cudaMalloc");
 }
 cudaError_t cudaHostAlloc(void** data, std::size_t bytes, unsigned) {
-  BEGIN(true);
-  REFUSE_IN_CAPTURE();
+  BEGIN_WITHOUT_CAPTURE();
   *data = machine().allocate(bytes, true);
   return Machine::leave(*data == nullptr ? cudaErrorMemoryAllocation : cudaSuccess);
 }
 cudaError_t cudaFreeHost(void* data) {
-  BEGIN(true);
-  REFUSE_IN_CAPTURE();
+  BEGIN_WITHOUT_CAPTURE();
   return give_back(data, true, __func__, "cudaHostAlloc");
 }
 cudaError_t cudaMemset(void* data, int value, std::size_t bytes) {
-  BEGIN(true);
-  REFUSE_IN_CAPTURE();  // work of the default stream would wait for captured streams
+  BEGIN_WITHOUT_CAPTURE();  // work of the default stream would wait for captured streams
   if (!machine().is_allocated(data, bytes)) return Machine::leave(cudaErrorInvalidValue);
   return Machine::leave(machine().submit(nullptr, [=] { std::memset(data, value, bytes); }));
 }
@@ -166,8 +161,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   return cudaSuccess;
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
-  BEGIN(true);
-  REFUSE_IN_CAPTURE();
+  BEGIN_WITHOUT_CAPTURE();
   return Machine::leave(machine().wait_for(stream, __func__));
 }
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
@@ -198,8 +192,7 @@ cudaError_t cudaEventRecord(cudaEvent_t handle, cudaStream_t stream) {
   return cudaSuccess;
 }
 cudaError_t cudaEventQuery(cudaEvent_t handle) {
-  BEGIN(true);
-  REFUSE_IN_CAPTURE();
+  BEGIN_WITHOUT_CAPTURE();
   const std::lock_guard lock(machine().mutex);
   const auto& event = *reinterpret_cast<Event*>(handle);
   if (!event.recorded) return cudaSuccess;

@@ -41,13 +41,13 @@ class FromEnvironment {
     machine.reset(!visible.empty() ? 1 : gpus.empty() ? 2 : std::stoi(gpus));
     if (!visible.empty()) machine.first_gpu = std::stoi(visible);
     if (!driver.empty()) machine.driver_version = std::stoi(driver);
-    if (!nccl.empty()) set_nccl_version(std::stoi(nccl));
+    if (!nccl.empty()) cuda_host::nccl().version = std::stoi(nccl);
     if (!bytes.empty()) machine.device_bytes = std::stoull(bytes);
     machine.patience = std::chrono::minutes(5);
     machine.tell = [](const std::string& problem) { std::fprintf(stderr, "double: %s\n", problem.c_str()); };
-    share_nccl(variable("TESSERA_DOUBLE_FOLDER"));
+    cuda_host::nccl().folder = variable("TESSERA_DOUBLE_FOLDER");
     if (const std::string slow = variable("TESSERA_DOUBLE_SLOW_START"); !slow.empty())
-      slow_nccl_start(std::chrono::milliseconds(std::stoi(slow)));
+      cuda_host::nccl().start_delay = std::chrono::milliseconds(std::stoi(slow));
     if (const std::string fault = variable("TESSERA_DOUBLE_FAULT"); !fault.empty()) {
       const auto colon = fault.find(':');
       machine.fail(fault.substr(0, colon), cudaErrorUnknown, std::stoi(fault.substr(colon + 1)));

@@ -76,11 +76,11 @@ TEST_F(CudaHost_training, SeveralAxesHangWithoutALaunchOrder) {
   options.collects = false;
   for (const auto stack : {"hybrid:2", "fsdp2:2"}) {
     SCOPED_TRACE(stack);
-    keep_nccl_launch_order(false);
+    nccl().keeps_order = false;
     EXPECT_THROW(run(stack, options), comm::CollectiveError);
     expect_problem("their order differs between ranks");
     machine().reset(8);
-    keep_nccl_launch_order(true);
+    nccl().keeps_order = true;
     run(stack, options);
   }
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tessera/fsdp/sequence/ulysses.hpp>
 #include <tessera/fsdp/sharding/run_time.hpp>
-#include <tessera/fsdp/testing/nccl/double.hpp>
 
+#include <support/nccl/queued.hpp>
 #include <support/queued/modules.hpp>
 #include <support/stack_run.hpp>
 #include <support/stacks/run_time.hpp>
@@ -10,7 +10,7 @@
 namespace fsdp::test {
 
 template <class Sharding>
-using NcclLlama = Llama<Stack<Sharding, testing::DoubledNccl, Fp32, tiling::RunTimeTiling, Ulysses>>;
+using NcclLlama = Llama<Stack<Sharding, testing::QueuedNccl, Fp32, tiling::RunTimeTiling, Ulysses>>;
 
 const RunTimeStacks nccl_stacks = {
     .any = run_threads<NcclLlama<RunTimeAny>>,

@@ -14,7 +14,7 @@
 #include <mutex>
 #include <set>
 
-namespace fsdp::testing::cuda_host {
+namespace fsdp::testing {
 
 class NcclAdmission {
  public:
@@ -74,4 +74,4 @@ class NcclAdmission {
   std::map<std::int64_t, Clock::time_point> ready_;  ///< kernels that wait or run, since when
 };
 
-}  // namespace fsdp::testing::cuda_host
+}  // namespace fsdp::testing

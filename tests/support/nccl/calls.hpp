@@ -8,15 +8,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
-#include <memory>
 #include <random>
-#include <span>
 #include <string>
 #include <vector>
 
 #include <tessera/comm/nccl_table.hpp>
+#include <tessera/comm/transfer.hpp>
 #include <tessera/fsdp/core/error.hpp>
-#include <tessera/fsdp/device/operations.hpp>
 
 namespace fsdp::testing {
 
@@ -38,24 +36,34 @@ inline bool point_to_point(const comm::nccl::Call& call) {
   return call.kind == comm::nccl::Call::Kind::send || call.kind == comm::nccl::Call::Kind::receive;
 }
 
+/// The number of bytes that a rank reads for a call, and that it writes.
+inline std::int64_t bytes_sent(const comm::nccl::Call& call, int rank, int size) {
+  using Kind = comm::nccl::Call::Kind;
+  const bool reads = call.kind != Kind::receive && (call.kind != Kind::broadcast || call.peer == rank);
+  return reads ? call.count * size_of(call.dtype) * (call.kind == Kind::reduce_scatter ? size : 1) : 0;
+}
+inline std::int64_t bytes_received(const comm::nccl::Call& call, int rank, int size) {
+  using Kind = comm::nccl::Call::Kind;
+  const bool writes = call.kind != Kind::send && (call.kind != Kind::reduce || call.peer == rank);
+  return writes ? call.count * size_of(call.dtype) * (call.kind == Kind::all_gather ? size : 1) : 0;
+}
+
 /// Whether send and receive buffers overlap in a way that NCCL's in-place rules do not allow.
 inline bool has_forbidden_overlap(const comm::nccl::Call& call, int rank, int size) {
   using Kind = comm::nccl::Call::Kind;
   const bool rooted = call.kind == Kind::broadcast || call.kind == Kind::reduce;
   if (point_to_point(call) || (rooted && call.peer != rank)) return false;
-  const std::int64_t bytes = call.count * size_of(call.dtype);
-  const bool gathers = call.kind == Kind::all_gather;
-  const bool scatters = call.kind == Kind::reduce_scatter;
   const bool apart =
-      call.from + bytes * (scatters ? size : 1) <= call.to || call.to + bytes * (gathers ? size : 1) <= call.from;
-  return !apart && call.to + (gathers ? rank * bytes : 0) != call.from + (scatters ? rank * bytes : 0);
+      call.from + bytes_sent(call, rank, size) <= call.to || call.to + bytes_received(call, rank, size) <= call.from;
+  const std::int64_t own = rank * call.count * size_of(call.dtype);
+  return !apart && call.to + (call.kind == Kind::all_gather ? own : 0) !=
+                       call.from + (call.kind == Kind::reduce_scatter ? own : 0);
 }
 
 /// Returns the reason for which NCCL would reject a call; empty if it would accept it.
 inline std::string refusal_of(const comm::nccl::Call& call, int rank, int size) {
   using Kind = comm::nccl::Call::Kind;
-  const bool reads = call.kind != Kind::receive;
-  const bool writes = call.kind != Kind::send && (call.kind != Kind::reduce || call.peer == rank);
+  const bool reads = call.kind != Kind::receive, writes = bytes_received(call, rank, size) > 0;
   const bool sums = call.kind == Kind::all_reduce || call.kind == Kind::reduce || call.kind == Kind::reduce_scatter;
   if (call.count <= 0) return "no elements";
   if ((reads && call.from == nullptr) || (writes && call.to == nullptr)) return "no memory";
@@ -101,77 +109,38 @@ inline std::string disagreement_of(const NcclCallsByRank& group) {
   return "";
 }
 
-/// Enqueues one rank's part of a group. Sums whose destination is still read by peers go to temporary memory first;
-/// call `finish` after the parts of all ranks. Contributions are added in an order drawn from `order`; 0: rank order.
-template <class Device>
-class NcclPart {
- public:
-  using Queue = typename Device::Queue;
-
-  NcclPart(Queue& queue, int rank, const NcclCallsByRank& group, std::uint64_t order) : queue_(queue), order_(order) {
-    NcclCallsByRank collectives;
-    for (const auto& [peer, calls] : group) collectives[peer] = collectives_of(calls);
-    std::size_t collective = 0;
-    std::map<int, std::size_t> received;
-    for (const comm::nccl::Call& call : group.at(rank)) {
-      if (call.kind == comm::nccl::Call::Kind::receive) {
-        const NcclCalls sent = calls_with(group.at(call.peer), comm::nccl::Call::Kind::send, rank);
-        move(sent[received[call.peer]++].from, call.to, call.count * size_of(call.dtype));
-      } else if (call.kind != comm::nccl::Call::Kind::send) {
-        std::vector<const std::byte*> parts;
-        for (const auto& [peer, calls] : collectives) parts.push_back(calls[collective].from);
-        ++collective;
-        perform(call, rank, std::move(parts));
-      }
-    }
-  }
-
-  void finish() {
-    for (const auto& [sum, call] : sums_) move(sum.get(), call.to, call.count * size_of(call.dtype));
-  }
-
- private:
-  void perform(const comm::nccl::Call& call, int rank, std::vector<const std::byte*> parts) {
-    using Kind = comm::nccl::Call::Kind;
+/// Performs one rank's part of a group whose sources are copies. Contributions are added in an order drawn from
+/// `order`; 0: rank order.
+inline void perform(int rank, const NcclCallsByRank& group, std::uint64_t order) {
+  using Kind = comm::nccl::Call::Kind;
+  NcclCallsByRank collectives;
+  for (const auto& [peer, calls] : group) collectives[peer] = collectives_of(calls);
+  std::size_t collective = 0;
+  std::map<int, std::size_t> received;
+  for (const comm::nccl::Call& call : group.at(rank)) {
+    if (call.kind == Kind::send) continue;
     const std::int64_t bytes = call.count * size_of(call.dtype);
-    switch (call.kind) {
-      case Kind::all_gather:
-        for (std::size_t peer = 0; peer < parts.size(); ++peer)
-          move(parts[peer], call.to + static_cast<std::int64_t>(peer) * bytes, bytes);
-        break;
-      case Kind::broadcast: move(parts[static_cast<std::size_t>(call.peer)], call.to, bytes); break;
-      case Kind::reduce_scatter:
-        for (const std::byte*& part : parts) part += rank * bytes;
-        sum(parts, call.count, call.to);
-        break;
-      case Kind::reduce:
-        if (call.peer == rank) sum(parts, call.count, call.to);
-        break;
-      case Kind::all_reduce: {
-        std::shared_ptr<std::byte> temporary(Device::allocate(bytes),
-                                             [bytes](std::byte* data) { Device::deallocate(data, bytes); });
-        sum(parts, call.count, temporary.get());
-        sums_.emplace_back(std::move(temporary), call);
-        break;
-      }
-      case Kind::send:
-      case Kind::receive: break;
+    if (call.kind == Kind::receive) {
+      const NcclCalls sent = calls_with(group.at(call.peer), Kind::send, rank);
+      std::copy_n(sent[received[call.peer]++].from, bytes, call.to);
+      continue;
+    }
+    std::vector<comm::Contribution> parts;
+    for (const auto& [peer, calls] : collectives) parts.push_back({calls[collective].from, DType::f32});
+    ++collective;
+    if (call.kind == Kind::all_gather) {
+      std::byte* to = call.to;
+      for (const comm::Contribution& part : parts) to = std::copy_n(part.data, bytes, to);
+    } else if (call.kind == Kind::broadcast) {
+      std::copy_n(parts[static_cast<std::size_t>(call.peer)].data, bytes, call.to);
+    } else if (call.kind != Kind::reduce || call.peer == rank) {
+      if (call.kind == Kind::reduce_scatter)
+        for (comm::Contribution& part : parts) part.data += rank * bytes;
+      std::mt19937_64 draw(order);
+      if (order != 0) std::shuffle(parts.begin(), parts.end(), draw);
+      comm::sum_in_order(parts, DType::f32, call.count, Write::overwrite, reinterpret_cast<float*>(call.to), 1);
     }
   }
-
-  void move(const std::byte* from, std::byte* to, std::int64_t bytes) {
-    if (from != to) Device::move(queue_, from, to, bytes);
-  }
-  void sum(std::vector<const std::byte*> parts, std::int64_t count, std::byte* to) {
-    std::mt19937_64 draw(order_);
-    if (order_ != 0) std::shuffle(parts.begin(), parts.end(), draw);
-    Device::sum_in_order(queue_, std::span<const std::byte* const>(parts), DType::f32, DType::f32, count,
-                         Write::overwrite, reinterpret_cast<float*>(to));
-  }
-
-  Queue& queue_;
-  std::uint64_t order_;
-  std::vector<std::pair<std::shared_ptr<std::byte>, comm::nccl::Call>> sums_;
-};
+}
 
 }  // namespace fsdp::testing
