@@ -62,10 +62,13 @@ card() {
 
   for sharding in fsdp2 zero1 replicated; do ranks "NCCL, 2 ranks, $sharding" 36 strategy 2 --sharding $sharding; done
   for sharding in hybrid:2 hybrid:2:full fsdp2:2; do ranks "NCCL, 4 ranks, $sharding" 36 strategy 4 --sharding $sharding; done
+  ranks "NCCL, 4 ranks, fsdp2" 36 strategy 4 --sharding fsdp2
+  NCCL_ALGO=Ring ranks "NCCL, 4 ranks, fsdp2, Ring" 36 strategy 4 --sharding fsdp2 # another order of sums?
   ranks "NCCL, 4 ranks, ulysses:2" 36 strategy 4 --sequence ulysses:2
   ranks "NCCL, 1, 2 and 4 ranks, pieces" 54 pieces
   ranks "NCCL, 2 ranks, fsdp2, one killed" 40 killed 2 --sharding fsdp2
   ranks "NCCL, 4 ranks, hybrid:2, one killed" 40 killed 4 --sharding hybrid:2
+  ranks "NCCL, 4 ranks, hybrid:2 as graphs, one killed" 40 killed 4 --sharding hybrid:2 --cuda-graphs=on
   step_of "a run that fails with graphs" 20 bench_killed bash bench/gpu/killed.sh "$programs/bench_killed" error
   step_of "a run that is ended with graphs" 20 bench_killed bash bench/gpu/killed.sh "$programs/bench_killed" signal
 

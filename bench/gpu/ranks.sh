@@ -66,7 +66,7 @@ strategy() { # RANKS FLAGS...
   for mode in queued graphs; do
     local -n flags=graphs_$([ $mode = graphs ] && echo on || echo off)
     train $mode "$@" "${flags[@]}"
-    echo "{\"bench\": \"${!#} on $1 ranks, $mode\", \"ms\": $(awk "BEGIN { print 1000 * $(last $mode.jsonl step_seconds) }"), \"loss\": $(last $mode.jsonl loss), \"loss_of_one_rank\": $(last "$alone" loss)}"
+    echo "{\"bench\": \"${!#} on $1 ranks${NCCL_ALGO:+, $NCCL_ALGO}, $mode\", \"ms\": $(awk "BEGIN { print 1000 * $(last $mode.jsonl step_seconds) }"), \"loss\": $(last $mode.jsonl loss), \"loss_of_one_rank\": $(last "$alone" loss)}"
     paste -d ' ' <(losses "$alone") <(losses $mode.jsonl) | awk -v mode=$mode '
       function off(a, b) { return a - b > 0.01 * b || b - a > 0.01 * b }
       NF != 6 || off($2, $5) { print mode ", step " $1 ": loss " $5 ", and " $2 " on one rank"; failed = 1 }

@@ -19,7 +19,7 @@ TEST(WatchdogDeathTest, EndsAProcessThatHangsAndReportsWhere) {
         std::this_thread::sleep_for(std::chrono::seconds(20));
       },
       ::testing::ExitedWithCode(3),
-      "rank 2, MPI_Finalize, waited 0.050 s for the other ranks; the deadline is 0.050 s");
+      "^tessera: rank 2, MPI_Finalize, waited 0.050 s for the other ranks; the deadline is 0.050 s");
 }
 
 TEST(Watchdog, DoesNothingIfTheCallReturns) {

@@ -46,7 +46,7 @@ TEST(Shortened, IsOneLineTruncatedBetweenCharacters) {
 
 TEST(Sentence, KeepsTheBeginAndEndOfAVeryLongMessage) {
   const std::string path = "/" + std::string(4095, 'p');
-  EXPECT_EQ(sentence(path + ": no such file"), path + ": no such file");
+  EXPECT_EQ(sentence(path + "\n: no such file"), path + "\\n: no such file") << "one line";
   std::string mixed = "FILE: ";
   for (int i = 0; i < 10000; ++i) mixed += "日";
   const std::string text = sentence(mixed + "; mend it");

@@ -396,7 +396,6 @@ TEST_F(CudaHost_nccl_launch, AdoptsACommunicatorOfAHostProgramAndLeavesItAlone) 
       auto ranks = comm::Nccl<>::adopt(comm, {.launch_order = LaunchOrder::implicit, .nvls = Nvls::off});
       Ranks part = comm::split(ranks, [](int) { return 0; });
       EXPECT_EQ(comm::sum_over_ranks(part, 1), 2);
-      comm::barrier(host);
     }
     comm::barrier(host);
     ncclResult_t state = ncclInternalError;

@@ -35,8 +35,8 @@ auto shortened_part(const Part& part) {
 /// Approximate limit on the length of the result of `sentence`.
 inline constexpr std::size_t most_sentence_bytes = 8192;
 
-/// Returns the text of an error or warning as it is printed: printable, and without its middle if it is longer than
-/// `most` bytes. Cuts only between characters.
+/// Returns the text of an error or warning as it is printed: printable in one line, and without its middle if it is
+/// longer than `most` bytes. Cuts only between characters.
 std::string sentence(std::string_view text, std::size_t most = most_sentence_bytes);
 
 /// Returns the number of edits (insert, delete or replace a character, or swap two neighbours) that turn `a` into `b`.

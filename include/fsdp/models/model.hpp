@@ -9,7 +9,8 @@
 /// `std::optional<std::string> ignored(name) const`: it returns the reason why the model does not use a stored tensor,
 /// or nullopt if it uses the tensor; an empty reason gives no warning. A model may have `std::optional<std::string>
 /// copied(name) const`: it returns the parameter that an ignored tensor must be a copy of, or nullopt; values that
-/// differ are an error.
+/// differ are an error. A model may have `bool draws_random_numbers() const`, for training: without it, or if it is
+/// true, steps are captured as graphs only on request.
 #pragma once
 
 #include <concepts>

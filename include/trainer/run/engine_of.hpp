@@ -49,10 +49,6 @@
 #include <tessera/trainer/run/step_times.hpp>
 #include <tessera/trainer/run/stream_tensors.hpp>
 
-namespace fsdp::data {
-class TextSource;  // tessera/trainer/data/text_source.hpp
-}
-
 namespace fsdp::train {
 
 /// An engine trains a run, or replays one of its steps, with digests and without performance figures.
@@ -140,14 +136,15 @@ class EngineOf final : public Engine {
     std::function<void()> before;
     if (tensors_ != nullptr || verifies(number)) before = before_update;
     const comm::MeshTraffic traffic_before = training_.traffic();
-    training_.queue(batch.micro_batches, scale, inputs,
-                    batch.counts.valid_targets == options_.batch_size * options_.seq_len, before);
+    const std::int64_t tokens = options_.batch_size * options_.seq_len;
+    const bool alike = batch.counts.valid_targets == tokens && batch.counts.squares == tokens * options_.seq_len;
+    training_.queue(batch.micro_batches, scale, inputs, alike, before);
     step.traffic = training_.traffic() - traffic_before;
     if constexpr (!Device::asynchronous)
       step.collective_seconds = collective_seconds(training_.module()) - in_collectives;
     if (tensors_ != nullptr) end_streams();
     if (facts_.size.digests) step.digests = step_watch_->steps()->collect();
-    step.flops = model_.flops(options_.batch_size * options_.seq_len, batch.counts.squares);
+    step.flops = model_.flops(tokens, batch.counts.squares);
     if constexpr (may_verify)
       if (verifies(number + 1)) resting_->keep();
     return step;
@@ -224,18 +221,18 @@ class EngineOf final : public Engine {
     return facts;
   }
   /// Returns why steps are not captured as graphs; empty if they are. On request (--cuda-graphs on) they are, or
-  /// TrainingStep throws. A graph repeats the captured step's random numbers, of which only the library's model is
-  /// known to draw none but for dropout; collectives in graphs have not run on several GPUs yet.
+  /// TrainingStep throws. A graph repeats the captured step's random numbers. Collectives in graphs have not run on
+  /// several GPUs yet.
   std::string why_queued() const {
     if (options_.cuda_graphs != CudaGraphs::automatic)
       return options_.cuda_graphs == CudaGraphs::on ? "" : "--cuda-graphs off";
     if constexpr (!device::Captures<Device>) return "the device has no graphs";
     if constexpr (requires { Device::can_capture(); })
       if (!Device::can_capture()) return "this is a debug build";
-    if constexpr (std::same_as<Model, Llama<Stack>> && std::same_as<Source, data::TextSource>) {
-      if (model_.config().adapters().dropout > 0) return "--lora-dropout makes steps differ";
+    if constexpr (requires { model_.draws_random_numbers(); }) {
+      if (model_.draws_random_numbers()) return "the model draws random numbers";
     } else {
-      return "the model or its data are not the library's";
+      return "the model may draw random numbers";
     }
     if (ranks_.size() > 1) return "several ranks";
     return options_.digests ? "--digests reads each step's tensors" : steps_differ(options_);

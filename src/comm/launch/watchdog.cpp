@@ -5,7 +5,6 @@
 
 #include <condition_variable>
 #include <csignal>
-#include <cstdio>
 #include <mutex>
 #include <stop_token>
 #include <utility>
@@ -29,8 +28,8 @@ Watchdog::Watchdog(std::string whom, std::chrono::milliseconds limit, std::strin
     const auto is_over = [&] { return stop.stop_requested(); };
     // libstdc++ may return false for a stop that is requested just before it begins to wait.
     if (over.wait_until(lock, stop, deadline_after(Clock::now(), limit), is_over) || is_over()) return;
-    print_text(stderr, message(whom, " waited ", in_seconds(limit), " for the other ranks; the deadline", of, " is ",
-                               in_seconds(limit), "\n"));
+    print_sentence(message(whom, " waited ", in_seconds(limit), " for the other ranks; the deadline", of, " is ",
+                           in_seconds(limit)));
     ::_exit(ExitStatus::lost);
   });
   pthread_sigmask(SIG_SETMASK, &before, nullptr);

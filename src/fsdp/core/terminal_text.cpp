@@ -75,13 +75,13 @@ std::string shortened(std::string_view text, std::size_t most) {
 }
 
 std::string sentence(std::string_view text, std::size_t most) {
-  if (text.size() <= most) return printable(text);
+  if (text.size() <= most) return escaped(text, false);
   const std::size_t last = most / 4;  // bytes of the end that are printed: it contains the advice
   std::size_t from = text.size() - last;
   while (from < text.size() && continues_code_point(text[from])) ++from;
   const std::size_t first = most - last - 64;  // leaves room for the length, and for a prefix that a reader adds
-  return printable(text.substr(0, whole_characters(text, first))) + " ... (" + std::to_string(text.size()) +
-         " bytes) ... " + printable(text.substr(from));
+  return escaped(text.substr(0, whole_characters(text, first)), false) + " ... (" + std::to_string(text.size()) +
+         " bytes) ... " + escaped(text.substr(from), false);
 }
 
 std::size_t edit_distance(std::string_view a, std::string_view b) {

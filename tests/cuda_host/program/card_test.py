@@ -48,8 +48,8 @@ done
 [ "$RANK" != 0 ] || for step in 1 2 3 4; do echo "{\\"step\\":$step,\\"loss\\":${LOSS:-5.0},\\"grad_norm\\":1.0,\\"step_seconds\\":1}"; done >"$metrics"
 [ "$steps" != 100000 ] || { sleep 1; exit "${SURVIVORS:-3}"; }"""
 NCCL = ["2 ranks, fsdp2", "2 ranks, zero1", "2 ranks, replicated", "4 ranks, hybrid:2", "4 ranks, hybrid:2:full",
-        "4 ranks, fsdp2:2", "4 ranks, ulysses:2", "1, 2 and 4 ranks, pieces", "2 ranks, fsdp2, one killed",
-        "4 ranks, hybrid:2, one killed"]
+        "4 ranks, fsdp2:2", "4 ranks, fsdp2", "4 ranks, fsdp2, Ring", "4 ranks, ulysses:2", "1, 2 and 4 ranks, pieces", "2 ranks, fsdp2, one killed",
+        "4 ranks, hybrid:2, one killed", "4 ranks, hybrid:2 as graphs, one killed"]
 
 
 @pytest.fixture
@@ -80,7 +80,7 @@ def test_every_step_passes_or_is_skipped_with_a_reason(card):
         assert re.match("passed, [0-9]+ s$|SKIPPED: python3 has no torch$", result), (name, result)
     kernels = {row["kernel"]: row["value"] for row in rows if row["bench"] == "counters"}
     assert kernels == {"void norm_rows<bf16>(int)": 1234567}
-    assert {"timeline, graphs", "calibrate --comm nccl"} <= {row["bench"] for row in rows}
+    assert {"timeline, graphs", "calibrate --comm nccl", "fsdp2 on 4 ranks, Ring, graphs"} <= {row["bench"] for row in rows}
     assert any("ratio_to_measured" in row for row in rows if row["bench"] == "plan of the step, 4 x 4096 tokens")
     goals = {(goal["name"], goal["field"]): goal["result"] for goal in report["goals"]}
     assert goals["step of a 1.5-billion Llama, 4 x 4096 tokens", "ms"] == "MISSED"  # of an H100

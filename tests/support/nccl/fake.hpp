@@ -216,8 +216,7 @@ class FakeNccl {
   std::map<std::string, int> by_registered;
 
  protected:
-  explicit FakeNccl(std::recursive_mutex& guard, bool hosts_always_meet)
-      : mutex(guard), hosts_always_meet_(hosts_always_meet) {}
+  FakeNccl(std::recursive_mutex& guard, bool always_meet) : mutex(guard), hosts_always_meet_(always_meet) {}
   ~FakeNccl() = default;
 
   /// A kernel: waits for its turn, for the device and for its peers, then does this rank's part. `turn` and `kernel`:
@@ -310,8 +309,7 @@ class FakeNccl {
         enter(name, message("split ", member.splits), part->size, part->rank);
     ++member.splits;
   }
-  /// The host's part: launches groups on the device once the hosts of all ranks have reached their first group, or this
-  /// one.
+  /// The host's part: launches groups once the hosts of all ranks have reached their first one, or these.
   void launch(const std::shared_ptr<NcclMember>& member) {
     if (!member->world->arrived(hosts_always_meet_ ? member->groups : 1)) return;
     for (NcclGroup& group : std::exchange(member->asked, {})) enqueue(member, std::move(group));
