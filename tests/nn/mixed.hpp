@@ -28,7 +28,7 @@ class MixedSlot {
       is_float_.push_back(each.may_be_float &&
                           pattern.matches("", {.name = std::string("x") + each.name, .shape = {}}));
   }
-  WeightInEither<T> operator[](std::size_t i) {
+  InEither<const T> operator[](std::size_t i) {
     if (is_float_[i]) return Tensor<const float>(wide_[i]);
     return Tensor<const T>(narrow_[i]);
   }
@@ -63,7 +63,7 @@ struct ModuleFields<Device, Module> {
       : ModuleFields(nn::flatten<Module::template FieldsOf>(module.parameters()), placing) {}
 
   typename Module::Weights weight_views() {
-    std::array<WeightInEither<typename Module::Compute>, parameter_count> list;
+    std::array<InEither<const typename Module::Compute>, parameter_count> list;
     for (std::size_t i = 0; i < parameter_count; ++i) list[i] = weights[i];
     return nn::unflatten<Module::template FieldsOf>(list);
   }

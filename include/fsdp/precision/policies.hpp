@@ -58,8 +58,6 @@ template <class P, class T = typename P::Compute>
 using ViewOf = std::conditional_t<has_float_weights<P>, InEither<T>, Tensor<T>>;
 template <class P>
 using WeightView = ViewOf<P, const typename P::Compute>;
-template <class T>
-using WeightInEither = InEither<const T>;
 /// @}
 
 /// The rank-local policies that modules are compiled for. Tiling is rank-local too, but a run-time value of their

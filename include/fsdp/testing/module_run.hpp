@@ -225,7 +225,7 @@ Numbers rounded_numbers(std::uint64_t seed, std::int64_t count, double spread = 
 template <class Module>
 inline constexpr bool takes_float_weights =
     std::is_same_v<typename Module::Weights,
-                   typename Module::template FieldsOf<WeightInEither<typename Module::Compute>>>;
+                   typename Module::template FieldsOf<InEither<const typename Module::Compute>>>;
 
 /// Returns weights that all have an effect: weights of norms near 1, nonzero biases, matrices that preserve the
 /// magnitude of their input. Those that a module may have in float are not rounded to T.
