@@ -56,7 +56,7 @@ class NcclWorld {
     }
     require(world->size_ == 0 || world->size_ == size, "the fake NCCL's ranks join ", size, " and ", world->size_,
             " ranks");
-    world->size_ = size;
+    if (world->size_ == 0) world->size_ = size;  // others may read it
     return world;
   }
   int size() const { return size_; }
