@@ -14,6 +14,7 @@
 #include <vector>
 
 #include <support/nets.hpp>
+#include <tessera/fsdp/sharding/per_unit.hpp>
 
 #include "support/temporary_folder.hpp"
 
@@ -26,11 +27,16 @@ using Losses = std::vector<double>;
 const RunTimeAny fsdp2{.strategy = FullyShard<>{}}, zero3{.strategy = Zero3{}},
     rows_of_zero3{.strategy = Zero3{}, .other_layout = buffer::Rows{}}, replicated{.strategy = Replicated{}};
 
-constexpr int micro_batches_of_all_ranks = 6;
+using Parts = PerUnit<HybridShard<Zero1, OptimizerAcross::sharded>, HybridShard<Zero1>, FullyShard<>>;
+const Parts parts{on("unit0", HybridShard<Zero1, OptimizerAcross::sharded>{.group = 2}),
+                  on("unit1.w", HybridShard<Zero1>{.group = 2}), otherwise(FullyShard<>{})};
+
+constexpr int micro_batches_of_all_ranks = 12;
 constexpr float running_mean[] = {0, 0.25f, 0.5f};
 
-/// Trains with the same six micro-batches per step on 1, 2 and 3 ranks.
-Losses train(Network& sharded, Comm& communicator, int first, int steps) {
+/// Trains with the same micro-batches per step on 1 to 4 ranks.
+template <class SharedT>
+Losses train(SharedT& sharded, Comm& communicator, int first, int steps) {
   Losses losses;
   const int ranks = communicator.size();
   for (int step = first; step < first + steps; ++step) {
@@ -59,10 +65,11 @@ Network::Settings settings(Comm& communicator, std::vector<std::string> frozen =
 
 const checkpoint::HostValues host_values = {{"record", "1234"}, {"random", "a \"state\"\n"}};
 
-/// Trains three steps on two ranks under fsdp2 and saves; returns the losses of the next two steps.
-Losses saved_to(const std::filesystem::path& folder) {
-  return of_first_rank(2, [&](Comm& communicator) {
-    Network sharded(communicator, net::units(3), fsdp2, settings(communicator));
+/// Trains three steps and saves; returns the losses of the next two steps.
+template <class Strategy = RunTimeAny>
+Losses saved_to(const std::filesystem::path& folder, int ranks = 2, const Strategy& strategy = fsdp2) {
+  return of_first_rank(ranks, [&](Comm& communicator) {
+    Net<Strategy> sharded(communicator, net::units(3), strategy, settings(communicator));
     sharded.initialize(1);
     train(sharded, communicator, 0, 3);
     std::ranges::copy(running_mean, sharded.statistic("running_mean").data());
@@ -72,14 +79,17 @@ Losses saved_to(const std::filesystem::path& folder) {
   });
 }
 
-Losses resumed(const std::filesystem::path& folder, int ranks, const RunTimeAny& strategy) {
+template <class Strategy>
+Losses resumed(const std::filesystem::path& folder, int ranks, const Strategy& strategy) {
   return of_first_rank(ranks, [&](Comm& communicator) {
-    Network sharded(communicator, net::units(3), strategy, settings(communicator));
+    Net<Strategy> sharded(communicator, net::units(3), strategy, settings(communicator));
     EXPECT_EQ(checkpoint::restore(sharded, folder), host_values);
     EXPECT_EQ(sharded.optimizer().steps(), 3);
     EXPECT_TRUE(std::ranges::equal(running_mean, std::span(sharded.statistic("running_mean").data(), 3)));
     EXPECT_EQ(sharded.statistic("rank")[0], 7.0f);  // the value of rank 0
-    return train(sharded, communicator, 3, 2);
+    const Losses losses = train(sharded, communicator, 3, 2);
+    EXPECT_EQ(sharded.held(), sharded.planned());
+    return losses;
   });
 }
 
@@ -98,6 +108,41 @@ TEST(ShardedCheckpoint, ResumesUnderAnyStrategyOnAnyNumberOfRanks) {
   for (const int ranks : {1, 3})
     for (const RunTimeAny& strategy : {fsdp2, zero3, rows_of_zero3}) near(ranks, strategy);
   near(3, replicated);
+}
+
+TEST(ShardedCheckpoint, ResumesUnderAnyAssignmentOfStrategies) {
+  const TemporaryFolder folder, other;
+  const Losses expected = saved_to(folder.path());
+  RunTimeAny some = rows_of_zero3;
+  some.units = {on("unit1", replicated), on("unit2.w", RunTimeAny{Zero1{}})};
+  const auto near = [&](const Losses& found) {
+    ASSERT_EQ(found.size(), expected.size());
+    for (const auto& [own, loss] : ranges::views::zip(found, expected)) EXPECT_NEAR(own, loss, 1e-6 * loss);
+  };
+  near(resumed(folder.path(), 4, parts));
+  near(resumed(folder.path(), 3, some));
+  const Losses saved = saved_to(other.path(), 4, parts);
+  near(saved);
+  EXPECT_EQ(resumed(other.path(), 4, parts), saved);
+  near(resumed(other.path(), 2, some));
+  near(resumed(other.path(), 1, fsdp2));
+}
+
+TEST(ShardedCheckpoint, AnOverflowInOnePartSkipsTheStepOfAll) {
+  on_ranks(4, [](Comm& communicator) {
+    Initialized<Parts> sharded(communicator, net::units(3), parts, {.rules = {.clip = 1, .skips_overflow = true}});
+    for (const char* const name : {"unit0.w", "unit1.w", "unit2.b"}) {
+      const double loss = net::train(sharded, {.uses = {0, 1, 2}});
+      const Whole before = net::weights(sharded);
+      for (const auto& shard : sharded.shards())
+        if (shard.parameter->name == name && shard.owned && shard.begin == 0 && shard.count() > 0)
+          const_cast<float*>(shard.gradient.data())[0] = INFINITY;
+      EXPECT_EQ(sharded.step(loss, {.lr = 1e-2}).skipped, 1);
+      EXPECT_EQ(net::weights(sharded), before);
+      EXPECT_EQ(sharded.step(net::train(sharded, {.uses = {0, 1, 2}}), {.lr = 1e-2}).skipped, 0);
+      EXPECT_NE(net::weights(sharded), before);
+    }
+  });
 }
 
 TEST(ShardedCheckpoint, RefusesACheckpointOfAnotherNetwork) {

@@ -61,7 +61,7 @@ TEST(Misuse, InvalidUnitsAndOrdersAreRefusedOnEveryRank) {
   });
   expect_refused("rank 1 has another schedule than rank 0",
                  [](Call& call) { call.settings.micro_batches = 1 + call.rank; });
-  expect_refused("and what is frozen, replicated or merged (UnitOptions) must be the same", [](Call& call) {
+  expect_refused("and what is frozen, replicated, merged or float (UnitOptions) must be the same", [](Call& call) {
     if (call.rank == 1) call.settings.unit_options.frozen = {"middle.*"};
   });
   expect_refused("rank 1 has other units than rank 0: rank 0 has 'middle: middle.gamma [", [](Call& call) {

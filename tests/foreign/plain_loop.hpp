@@ -27,10 +27,15 @@ enum class Rounding { each, fused };
 
 struct Settings {
   int ranks = 1;
-  int ranks_per_group = 0;  ///< 0: all ranks form one group
-  Reduce reduce = Reduce::every_micro_batch;
   double lr = 0.01, clip = 1, weight_decay = 0.01;
   Rounding rounding = Rounding::each;
+};
+
+/// The order in which the gradients of a tensor are added.
+struct Sums {
+  Reduce reduce = Reduce::every_micro_batch;
+  int ranks_per_group = 0;  ///< 0: all ranks form one group
+  friend auto operator<=>(const Sums&, const Sums&) = default;
 };
 
 /// A tensor of the network. Units refer to it by its index.
@@ -40,6 +45,7 @@ struct Parameter {
   bool decays = false;
   bool trained = true;
   std::vector<float> values;  ///< initial values
+  Sums sums = {};
 };
 
 template <class S>
@@ -167,17 +173,9 @@ class Loop {
   template <class Compute>
   double step(int micro_batches, double lr, Compute compute) {
     settings_.lr = lr;
-    const bool one_by_one = settings_.reduce == Reduce::every_micro_batch && settings_.ranks > 1;
-    std::vector<double> losses(static_cast<std::size_t>(settings_.ranks));
-    for (int m = 0; m < (one_by_one ? micro_batches : 1); ++m)
-      for (int rank = 0; rank < settings_.ranks; ++rank) {
-        for (Tensor& tensor : tensors_) tensor.written = false;
-        for (int next = m; next < (one_by_one ? m + 1 : micro_batches); ++next) {
-          Pass pass{*this};
-          losses[static_cast<std::size_t>(rank)] += compute(pass, rank * micro_batches + next);
-        }
-        for (Tensor& tensor : tensors_) tensor.take(m, rank, group_size());
-      }
+    std::vector<double> losses;
+    for (const Reduce reduce : {Reduce::last_micro_batch, Reduce::every_micro_batch})
+      losses = compute_all(reduce, micro_batches, compute);
     for (Tensor& tensor : tensors_) tensor.reduce();
     update();
     return std::accumulate(losses.begin(), losses.end(), 0.0);
@@ -191,7 +189,25 @@ class Loop {
   }
 
  private:
-  int group_size() const { return settings_.ranks_per_group == 0 ? settings_.ranks : settings_.ranks_per_group; }
+  /// Computes all pieces of a step, and adds the gradients of the tensors that are reduced in this way. Returns the
+  /// losses of the ranks.
+  template <class Compute>
+  std::vector<double> compute_all(Reduce reduce, int micro_batches, Compute compute) {
+    const bool one_by_one = reduce == Reduce::every_micro_batch && settings_.ranks > 1;
+    std::vector<double> losses(static_cast<std::size_t>(settings_.ranks));
+    for (int m = 0; m < (one_by_one ? micro_batches : 1); ++m)
+      for (int rank = 0; rank < settings_.ranks; ++rank) {
+        for (Tensor& tensor : tensors_) tensor.written = false;
+        for (int next = m; next < (one_by_one ? m + 1 : micro_batches); ++next) {
+          Pass pass{*this};
+          losses[static_cast<std::size_t>(rank)] += compute(pass, rank * micro_batches + next);
+        }
+        for (std::size_t i = 0; i < tensors_.size(); ++i)
+          if (const Sums& sums = parameters_[i].sums; sums.reduce == reduce)
+            tensors_[i].take(m, rank, sums.ranks_per_group == 0 ? settings_.ranks : sums.ranks_per_group);
+      }
+    return losses;
+  }
 
   void update() {
     double squares = 0;

@@ -97,19 +97,19 @@ std::vector<Case> cases_of_one_axis() {
           {RunTimeAny{FullyShard<ReshardAfterForward::no>{.prefetch_depth = 2}}},
           {RunTimeAny{Zero3{.persistence_threshold = 8}}},
           {RunTimeAny{Zero2{}}},
-          {RunTimeAny{Zero1{}}, Reduce::last_micro_batch},
-          {RunTimeAny{FullyShard<>{.reduce = ReduceGradients::last_micro_batch}}, Reduce::last_micro_batch},
-          {RunTimeAny{Replicated{}}, Reduce::last_micro_batch}};
+          {RunTimeAny{Zero1{}}, {Reduce::last_micro_batch}},
+          {RunTimeAny{FullyShard<>{.reduce = ReduceGradients::last_micro_batch}}, {Reduce::last_micro_batch}},
+          {RunTimeAny{Replicated{}}, {Reduce::last_micro_batch}}};
 }
 
 std::vector<Case> cases_of_two_axes() {
   using plain::Reduce;
   const HybridShard<RunTimeSharded> hybrid{.group = 2, .inner = {FullyShard<>{}}};
   const HybridShard<RunTimeSharded> zero1{.group = 2, .inner = {Zero1{}}};
-  return {{RunTimeAny{hybrid}, Reduce::every_micro_batch, 2},
-          {RunTimeAny{zero1}, Reduce::last_micro_batch, 2},
+  return {{RunTimeAny{hybrid}, {Reduce::every_micro_batch, 2}},
+          {RunTimeAny{zero1}, {Reduce::last_micro_batch, 2}},
           {RunTimeAny{FullyShard<ReshardAfterForward::to_group>{.group = 2}}},
-          {RunTimeHybridFull{.group = 2, .inner = {Zero3{}}}, Reduce::every_micro_batch, 2}};
+          {RunTimeHybridFull{.group = 2, .inner = {Zero3{}}}, {Reduce::every_micro_batch, 2}}};
 }
 
 std::string text_of(const AnyStrategy& strategy) {
@@ -136,7 +136,7 @@ Outcome train_sharded(const Network& network, const Request& request) {
 }
 
 template <class S>
-Outcome train_plain(const Network& network, const Request& request, plain::Reduce reduce, int ranks_per_group) {
+Outcome train_plain(const Network& network, const Request& request, const plain::Sums& sums) {
   std::vector<plain::Parameter> parameters;
   std::vector<std::vector<int>> units;
   on_ranks(1, [&](Comm& communicator) {
@@ -149,7 +149,8 @@ Outcome train_plain(const Network& network, const Request& request, plain::Reduc
                             .shape = {extents.begin(), extents.begin() + parameter.shape.rank},
                             .decays = parameter.decays,
                             .trained = !matches_any(network.unit_options.frozen, parameter.name),
-                            .values = values.at(parameter.name)});
+                            .values = values.at(parameter.name),
+                            .sums = request.sums.empty() ? sums : request.sums.at(parameter.name)});
     }
   });
   for (const Unit& unit : network.units) {
@@ -160,11 +161,7 @@ Outcome train_plain(const Network& network, const Request& request, plain::Reduc
   }
   static const plain::Rounding rounding = rounding_of_library();
   plain::Loop<S> loop(parameters, units,
-                      {.ranks = request.ranks,
-                       .ranks_per_group = ranks_per_group,
-                       .reduce = reduce,
-                       .clip = request.clip,
-                       .rounding = rounding});
+                      {.ranks = request.ranks, .clip = request.clip, .rounding = rounding});
   Outcome outcome;
   for (const int count : request.micro_batches) {
     const int step = static_cast<int>(std::ssize(outcome.losses));
@@ -184,8 +181,8 @@ Outcome train_plain(const Network& network, const Request& request, plain::Reduc
   }
   return outcome;
 }
-template Outcome train_plain<float>(const Network&, const Request&, plain::Reduce, int);
-template Outcome train_plain<double>(const Network&, const Request&, plain::Reduce, int);
+template Outcome train_plain<float>(const Network&, const Request&, const plain::Sums&);
+template Outcome train_plain<double>(const Network&, const Request&, const plain::Sums&);
 
 void expect_same(const Outcome& found, const Outcome& expected) {
   EXPECT_EQ(found.losses, expected.losses);

@@ -45,13 +45,13 @@ struct Request {
   In precision = In::fp32;
   bool fixed_slots = true;
   double clip = usual_clip;
+  std::map<std::string, plain::Sums> sums = {};  ///< by tensor; empty if it is the same for all
 };
 
 /// A strategy and the order of sums with which the plain loop is bit-identical to it.
 struct Case {
   AnyStrategy strategy;
-  plain::Reduce reduce = plain::Reduce::every_micro_batch;
-  int ranks_per_group = 0;
+  plain::Sums sums = {};
 };
 /// All strategies that shard over one axis, and over two axes in groups of 2 of 4 ranks.
 /// @{
@@ -148,9 +148,14 @@ Outcome train_on(Comm& communicator, const Network& network, const Request& requ
 /// Trains over ranks that are threads.
 Outcome train_sharded(const Network& network, const Request& request);
 
-/// Trains in the plain loop with numbers of type S and the given order of sums.
+/// Trains in the plain loop with numbers of type S. `sums`: the order of sums of the tensors that the request does not
+/// list.
 template <class S>
-Outcome train_plain(const Network& network, const Request& request, plain::Reduce reduce, int ranks_per_group = 0);
+Outcome train_plain(const Network& network, const Request& request, const plain::Sums& sums);
+template <class S>
+Outcome train_plain(const Network& network, const Request& request, plain::Reduce reduce, int ranks_per_group = 0) {
+  return train_plain<S>(network, request, plain::Sums{reduce, ranks_per_group});
+}
 
 /// Returns a clipping bound such that some steps of a request are clipped and others are not.
 double clip_of(const Network& network, Request request);
@@ -162,13 +167,11 @@ void expect_clipping(const Outcome& found, double clip);
 template <class F>
 void with_expected(const Network& network, Request request, const std::vector<Case>& cases, F f) {
   request.clip = clip_of(network, request);
-  std::map<std::pair<plain::Reduce, int>, Outcome> expected;
+  std::map<plain::Sums, Outcome> expected;
   for (const Case& how : cases) {
-    const auto key = std::pair(how.reduce, how.ranks_per_group);
-    if (!expected.contains(key))
-      expected.emplace(key, train_plain<float>(network, request, how.reduce, how.ranks_per_group));
+    if (!expected.contains(how.sums)) expected.emplace(how.sums, train_plain<float>(network, request, how.sums));
     request.strategy = how.strategy;
-    f(std::as_const(request), expected.at(key));
+    f(std::as_const(request), expected.at(how.sums));
   }
 }
 

@@ -63,6 +63,22 @@ TEST(PerUnit, EveryGroupIsGatheredAndReducedAsItsOwnStrategyDoes) {
   EXPECT_EQ(counts(list, Action::reduce, 5), "2 1 2 2 1");
 }
 
+/// Its weights are used as if they were whole at rest.
+struct NeverGathers : Zero3 {
+  Rules rules() const { return {.hold = Hold::always}; }
+};
+
+TEST(PerUnit, ABrokenRuleOfAPartIsFoundWhereverThePartStands) {
+  const PerUnit strategy{on("a", NeverGathers{}), otherwise(FullyShard<>{})};
+  for (std::size_t group = 0; group < 5; ++group) {
+    std::vector<std::size_t> parts(5, 1);
+    parts[group] = 0;
+    const Problem problem = problem_of_parts(strategy, parts, 2);
+    EXPECT_INPUT_ERROR(checked_and_placed(schedule_of(strategy, problem), problem),
+                       message("the weights of group ", group, " are not gathered; gather them before"));
+  }
+}
+
 TEST(PerUnit, PartsWithTheSameStrategyAreOne) {
   const PerUnit alike{on("a", FullyShard<>{}), on("b", Zero2{}), on("c", FullyShard<>{}), otherwise(FullyShard<>{})};
   std::vector<std::size_t> same;

@@ -120,6 +120,12 @@ Sharding strategy_of(const RunOptions& options) {
     strategy->policy = options.layout.value_or(strategy->policy);
   else if constexpr (requires { strategy->inner.other_layout; })
     strategy->inner.other_layout = options.layout;
+  if constexpr (requires { strategy->units; })
+    for (const PartOptions& part : options.parts) {
+      using Part = decltype(strategy->units.front().value);
+      strategy->units.push_back(on(part.pattern, read_strategy<Part>(part.sharding).value()));
+      strategy->units.back().value.other_layout = part.layout;
+    }
   return *strategy;
 }
 

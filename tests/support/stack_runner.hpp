@@ -71,11 +71,18 @@ struct Flip {
 
 using Batch = std::function<std::vector<Window>(const Place&)>;
 
+/// A strategy for the tensors that a pattern selects.
+struct PartOptions {
+  std::string pattern, sharding;
+  std::optional<buffer::AnyLayout> layout = {};  ///< replaces the strategy's layout
+};
+
 struct RunOptions {
   LlamaConfig config;
   UnitOptions units = {};
   std::string sharding = {};                     ///< the strategy's text, set by `run`; empty for the default strategy
   std::optional<buffer::AnyLayout> layout = {};  ///< replaces the layout of a strategy chosen at run time
+  std::vector<PartOptions> parts = {};           ///< for some tensors of a RunTimeAny
   std::int64_t sequence_length = 0;
   std::int64_t most_sequences = 1;  ///< maximum number of sequences in a micro-batch, for which memory is planned
   bool fewer_sequences = true;      ///< whether micro-batches, also of evaluations, may have fewer

@@ -116,6 +116,9 @@ struct UnitOptions {
   std::vector<std::string> frozen = {};
   std::vector<OptimizerGroup> groups = {};  ///< groups of parameters with separate optimizer settings
   FloatWeights precision = {};              ///< the value of a stack's PrecisionBy
+  /// Float tensors (PrecisionBy) of at most this many elements, of consecutive units other than the first and the last,
+  /// are gathered and reduced together; 0: those of each unit separately.
+  std::int64_t join_float_below = 0;
 
   friend bool operator==(const UnitOptions&, const UnitOptions&) = default;
 };

@@ -89,7 +89,10 @@ ModulePlan::ModulePlan(std::span<const Unit> units, const PassPlan& passes, Stra
     groups.uses[i].stages = units[i].stages;
   }
   grouped_ = std::move(groups.groups);
-  for (const GroupedParameters& group : grouped_) digest_ = hashed(digest_, std::int64_t{group.is_float});
+  for (const GroupedParameters& group : grouped_) {
+    digest_ = hashed(digest_, std::int64_t{group.is_float});
+    for (const Parameter& parameter : group.parameters) digest_ = hashed(digest_, parameter.name);
+  }
   steps_digest_ = digest_of_steps(grouped_);
   references_ = std::move(groups.references);
   problem_ = {.units = std::move(groups.uses),
@@ -321,8 +324,8 @@ void ModulePlan::require_same(const comm::Ranks& ranks) const {
     require<InputError>(
         all[rank][1] == all[0][1], "sharding: rank ", rank,
         " has another schedule than rank 0; a strategy's rules or schedule must depend on nothing but "
-        "the problem, and its numbers, the orders of computations, the number of micro-batches and what "
-        "is frozen, replicated or merged (UnitOptions) must be the same on every rank");
+        "the problem, and its numbers, the patterns of its parts, the orders of computations, the number of "
+        "micro-batches and what is frozen, replicated, merged or float (UnitOptions) must be the same on every rank");
     require<InputError>(all[rank][2] == all[0][2], "sharding: rank ", rank,
                         " has other groups of parameters than rank 0; their learning rates, weight decays and clips "
                         "must be the same on every rank");

@@ -151,6 +151,7 @@ struct Key {
   int unit = 0;
   std::string shared;
   bool replicated = false, frozen = false, persistent = false, gathered = true, is_float = false;
+  bool joined = false;  ///< small float tensors of consecutive blocks
   std::size_t strategy = 0;
   friend auto operator<=>(const Key&, const Key&) = default;
 };
@@ -204,7 +205,10 @@ std::vector<std::vector<Key>> keys_of(UnitLists units, const UnitOptions& option
   const auto floats = floats_of(units, options.precision);
   std::vector<std::vector<Key>> keys(units.size());
   std::map<Key, std::int64_t> sizes;
+  int first_block = -1;  // of the consecutive blocks that end with `unit`
   for (std::size_t unit = 0; unit < units.size(); ++unit) {
+    const bool block = unit > 0 && unit + 1 < units.size() && units[unit].gathered;
+    first_block = !block ? -1 : first_block < 0 ? together[unit] : first_block;
     std::vector<std::int64_t> thresholds;
     for (const std::size_t part : strategies[unit]) thresholds.push_back(parts[part].facts.persistence_threshold);
     const std::vector<bool> persistent = persistent_in(units[unit].parameters, thresholds, keeps_joined);
@@ -212,8 +216,10 @@ std::vector<std::vector<Key>> keys_of(UnitLists units, const UnitOptions& option
       const Parameter& parameter = units[unit].parameters[i];
       const auto& using_it = users[parameter.name];
       const bool shared = using_it.front() != using_it.back();
-      Key key{.part = shared ? Part::shared : Part::most,
-              .unit = shared ? 0 : together[unit],
+      const bool joined =
+          block && !shared && floats[unit][i] && parameter.shape.numel() <= options.join_float_below;
+      Key key{.part = shared ? Part::shared : joined ? Part::rest : Part::most,
+              .unit = shared ? 0 : joined ? first_block : together[unit],
               .shared = shared ? parameter.name : std::string(),
               .replicated = matches_any(options.replicated, parameter.name),
               .frozen = (adapts && !parameter.adapter) || matches_any(options.frozen, parameter.name) ||
@@ -221,6 +227,7 @@ std::vector<std::vector<Key>> keys_of(UnitLists units, const UnitOptions& option
               .persistent = persistent[i],
               .gathered = units[unit].gathered,
               .is_float = floats[unit][i],
+              .joined = joined,
               .strategy = strategies[unit][i]};
       if (key.replicated || !key.gathered) key.persistent = false;
       sizes[key] += parameter.shape.numel();
@@ -297,6 +304,8 @@ void check(const UnitOptions& options, UnitLists units) {
                       " blocks make no unit; give at least 1");
   require<InputError>(options.merge_below >= 0, "units: merge_below is ", options.merge_below,
                       " elements; give 0 to merge nothing");
+  require<InputError>(options.join_float_below >= 0, "units: join_float_below is ", options.join_float_below,
+                      " elements; give 0 to join nothing");
   require<InputError>(options.offload_inputs >= 0 && options.offload_inputs <= 1, "units: a share of ",
                       options.offload_inputs, " of the blocks' inputs in host memory; give 0 to 1");
   require<InputError>(options.recompute || options.offload_inputs == 0,
