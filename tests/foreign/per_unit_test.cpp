@@ -39,6 +39,13 @@ struct Part {
   }
 };
 
+RunTimeAny strategy_of(const std::vector<Part>& parts) {
+  RunTimeAny strategy = parts.back().strategy;
+  for (std::size_t i = 0; i + 1 < parts.size(); ++i)
+    strategy.units.push_back(on(parts[i].pattern(), parts[i].strategy));
+  return strategy;
+}
+
 /// One to four parts with all tensors of a network; the first has the frozen ones.
 std::vector<Part> random_parts(std::minstd_rand& random, const Network& network, bool two_axes) {
   const HybridShard<RunTimeSharded> hybrid{.group = 2, .inner = {FullyShard<>{}}}, zero1{.group = 2, .inner = {Zero1{}}};
@@ -61,8 +68,11 @@ std::vector<Part> random_parts(std::minstd_rand& random, const Network& network,
                                                  buffer::Owned{}};
   std::vector<Part> parts;
   for (auto count = 1 + random() % 4; count > 0; --count) {
-    Part& part = parts.emplace_back(kinds[random() % kinds.size()]);
+    Part part = kinds[random() % kinds.size()];
     if (const auto layout = random() % 5; layout < layouts.size()) part.strategy.other_layout = layouts[layout];
+    parts.push_back(part);
+    // The groups of parts with the same strategy would be one.
+    if (calls_of(strategy_of(parts)).parts.back().same_as + 1 < parts.size()) parts.pop_back();
   }
   for (const Parameter& parameter : distinct_parameters(network.units)) {
     const bool first = parts.front().tensors.empty() || matches_any(network.unit_options.frozen, parameter.name);
@@ -70,13 +80,6 @@ std::vector<Part> random_parts(std::minstd_rand& random, const Network& network,
   }
   std::erase_if(parts, [](const Part& part) { return part.tensors.empty(); });
   return parts;
-}
-
-RunTimeAny strategy_of(const std::vector<Part>& parts) {
-  RunTimeAny strategy = parts.back().strategy;
-  for (std::size_t i = 0; i + 1 < parts.size(); ++i)
-    strategy.units.push_back(on(parts[i].pattern(), parts[i].strategy));
-  return strategy;
 }
 
 /// The collectives of a training pass that computes nothing, and the bytes of weights at rest.
