@@ -64,6 +64,9 @@ TEST(Misuse, InvalidUnitsAndOrdersAreRefusedOnEveryRank) {
   expect_refused("and what is frozen, replicated, merged or float (UnitOptions) must be the same", [](Call& call) {
     if (call.rank == 1) call.settings.unit_options.frozen = {"middle.*"};
   });
+  expect_refused("rank 1 has another schedule than rank 0", [](Call& call) {  // with groups of the same shapes
+    call.settings.unit_options.frozen = {call.rank == 1 ? "middle.beta" : "middle.gamma"};
+  });
   expect_refused("rank 1 has other units than rank 0: rank 0 has 'middle: middle.gamma [", [](Call& call) {
     if (call.rank == 1) call.units[middle].parameters[1].name = "another";
   });

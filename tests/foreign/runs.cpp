@@ -160,8 +160,7 @@ Outcome train_plain(const Network& network, const Request& request, const plain:
                                          parameters.begin()));
   }
   static const plain::Rounding rounding = rounding_of_library();
-  plain::Loop<S> loop(parameters, units,
-                      {.ranks = request.ranks, .clip = request.clip, .rounding = rounding});
+  plain::Loop<S> loop(parameters, units, {.ranks = request.ranks, .clip = request.clip, .rounding = rounding});
   Outcome outcome;
   for (const int count : request.micro_batches) {
     const int step = static_cast<int>(std::ssize(outcome.losses));

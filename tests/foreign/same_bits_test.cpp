@@ -17,9 +17,15 @@ AnyStrategy in_pieces(const Strategy& strategy, int pieces) {
 }
 
 std::vector<AnyStrategy> family(int pieces) {
-  return {in_pieces(FullyShard<>{}, pieces),
-          in_pieces(FullyShard<ReshardAfterForward::no>{.prefetch_depth = 2}, pieces), in_pieces(Zero1{}, pieces),
-          in_pieces(Zero2{}, pieces), in_pieces(Zero3{.persistence_threshold = 8}, pieces)};
+  RunTimeAny parts{Reproducible<Zero2>{{}, pieces}};
+  parts.units = {on("*.weight|table", RunTimeAny{Zero3{}}), on("head.bias|cell.*", RunTimeAny{Zero1{}})};
+  parts.units[0].value.other_layout = buffer::Owned{};
+  return {parts,
+          in_pieces(FullyShard<>{}, pieces),
+          in_pieces(FullyShard<ReshardAfterForward::no>{.prefetch_depth = 2}, pieces),
+          in_pieces(Zero1{}, pieces),
+          in_pieces(Zero2{}, pieces),
+          in_pieces(Zero3{.persistence_threshold = 8}, pieces)};
 }
 
 /// Numbers of ranks that divide the number of pieces, that do not, and that exceed it.
@@ -47,6 +53,18 @@ TEST(SameBits, MatchAPlainLoopThatAddsPiecesInOrder) {
       const Outcome expected = train_plain<float>(network, request, plain::Reduce::every_micro_batch);
       expect_same_on_any_ranks(network, request, pieces, expected);
     }
+}
+
+TEST(SameBits, OfAPerUnitMatchAPlainLoop) {
+  const Network network = unet_network();
+  Request request{.ranks = 4, .clip = 1e30};
+  const Outcome expected = train_plain<float>(network, request, plain::Reduce::every_micro_batch);
+  using Strategy = PerUnit<Zero1, Zero3>;
+  for (request.ranks = 1; request.ranks <= 4; ++request.ranks)
+    on_ranks(request.ranks, [&](Comm& communicator) {
+      const Reproducible<Strategy> strategy{Strategy{on("enc1", Zero1{}), otherwise(Zero3{})}, 4};
+      expect_same(train_on<Fp32>(communicator, network, request, strategy), expected);
+    });
 }
 
 /// Clipping uses exact norms.
@@ -186,6 +204,11 @@ TEST(SameBits, SettingsThatDependOnTheNumberOfRanksAreRefused) {
   test::expect_parts(refusal(strategy, {.unit_options = {.replicated = {"*"}}}), {"whole on every rank"});
   test::expect_parts(refusal(strategy, {.statistics = {{.name = "mean", .shape = {3}}}}), {"statistics"});
   test::expect_parts(refusal(in_pieces(FullyShard<>{}, -1), {}), {"-1 pieces"});
+  for (const RunTimeAny& part : {RunTimeAny{Replicated{}}, RunTimeAny{HybridShard<RunTimeSharded>{.group = 2}}}) {
+    RunTimeAny parts{Reproducible<Zero2>{{}, 4}};
+    parts.units = {on("head", part)};
+    EXPECT_NE(refusal(parts, {}).find("so that the sum would depend on the ranks"), std::string::npos);
+  }
   const HybridShard<RunTimeSharded> hybrid{.group = 2, .inner = {Reproducible<Zero2>{{}, 4}}};
   test::expect_parts(refusal(RunTimeAny{hybrid}, {}), {"adds up the gradients of each group"});
 }

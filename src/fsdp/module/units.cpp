@@ -216,10 +216,13 @@ std::vector<std::vector<Key>> keys_of(UnitLists units, const UnitOptions& option
       const Parameter& parameter = units[unit].parameters[i];
       const auto& using_it = users[parameter.name];
       const bool shared = using_it.front() != using_it.back();
-      const bool joined =
-          block && !shared && floats[unit][i] && parameter.shape.numel() <= options.join_float_below;
-      Key key{.part = shared ? Part::shared : joined ? Part::rest : Part::most,
-              .unit = shared ? 0 : joined ? first_block : together[unit],
+      const bool joined = block && !shared && floats[unit][i] && parameter.shape.numel() <= options.join_float_below;
+      Key key{.part = shared   ? Part::shared
+                      : joined ? Part::rest
+                               : Part::most,
+              .unit = shared   ? 0
+                      : joined ? first_block
+                               : together[unit],
               .shared = shared ? parameter.name : std::string(),
               .replicated = matches_any(options.replicated, parameter.name),
               .frozen = (adapts && !parameter.adapter) || matches_any(options.frozen, parameter.name) ||
