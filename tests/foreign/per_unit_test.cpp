@@ -42,7 +42,7 @@ RunTimeAny strategy_of(const std::vector<Part>& parts) {
   for (auto part = parts.begin(); part + 1 < parts.end(); ++part) {
     std::string names = "-";
     for (const std::string& tensor : part->tensors) names += "|" + tensor;
-    strategy.units.push_back(on(names, part->strategy));
+    strategy.units.push_back(part_of(on(names, part->strategy)));
   }
   return strategy;
 }

@@ -18,7 +18,7 @@ AnyStrategy in_pieces(const Strategy& strategy, int pieces) {
 
 std::vector<AnyStrategy> family(int pieces) {
   RunTimeAny parts{Reproducible<Zero2>{{}, pieces}};
-  parts.units = {on("*.weight|table", RunTimeAny{Zero3{}}), on("head.bias|cell.*", RunTimeAny{Zero1{}})};
+  parts.units = {part_of(on("*.weight|table", RunTimeAny{Zero3{}})), part_of(on("head.bias|cell.*", RunTimeAny{Zero1{}}))};
   parts.units[0].value.other_layout = buffer::Owned{};
   return {parts,
           in_pieces(FullyShard<>{}, pieces),
@@ -206,7 +206,7 @@ TEST(SameBits, SettingsThatDependOnTheNumberOfRanksAreRefused) {
   test::expect_parts(refusal(in_pieces(FullyShard<>{}, -1), {}), {"-1 pieces"});
   for (const RunTimeAny& part : {RunTimeAny{Replicated{}}, RunTimeAny{HybridShard<RunTimeSharded>{.group = 2}}}) {
     RunTimeAny parts{Reproducible<Zero2>{{}, 4}};
-    parts.units = {on("head", part)};
+    parts.units = {part_of(on("head", part))};
     EXPECT_NE(refusal(parts, {}).find("so that the sum would depend on the ranks"), std::string::npos);
   }
   const HybridShard<RunTimeSharded> hybrid{.group = 2, .inner = {Reproducible<Zero2>{{}, 4}}};

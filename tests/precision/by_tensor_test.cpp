@@ -100,7 +100,7 @@ Result run(int ranks, const RunTimeAny& strategy, const UnitOptions& options = {
 
 TEST(PrecisionBy, EachTensorHasItsTypeUnderAnyAssignmentOfStrategies) {
   RunTimeAny parts{.strategy = FullyShard<>{}};
-  parts.units = {on("unit1.w", RunTimeAny{Zero2{}}), on("unit2.b", RunTimeAny{Zero3{}})};
+  parts.units = {part_of(on("unit1.w", RunTimeAny{Zero2{}})), part_of(on("unit2.b", RunTimeAny{Zero3{}}))};
   for (const int ranks : {1, 2, 3}) {
     const Result expected = run(ranks, {.strategy = FullyShard<>{}}), last = run(ranks, {.strategy = Replicated{}});
     EXPECT_LT(expected.losses.back(), expected.losses.front());

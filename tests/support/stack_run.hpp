@@ -123,7 +123,7 @@ Sharding strategy_of(const RunOptions& options) {
   if constexpr (requires { strategy->units; })
     for (const PartOptions& part : options.parts) {
       using Part = decltype(strategy->units.front().value);
-      strategy->units.push_back(on(part.pattern, read_strategy<Part>(part.sharding).value()));
+      strategy->units.push_back(part_of(on(part.pattern, read_strategy<Part>(part.sharding).value())));
       strategy->units.back().value.other_layout = part.layout;
     }
   return *strategy;
