@@ -172,7 +172,9 @@ TEST(PrecisionBy, WeightsAreFilledSetAndRestoredUnderAnyOtherAssignment) {
       checkpoint::restore(sharded, folder.path());
       const Result found = train(sharded, 3);
       EXPECT_EQ(found.first, next.first);
-      if (floats == biases && ranks == 2) EXPECT_EQ(found, next);
+      if (floats == biases && ranks == 2) {
+        EXPECT_EQ(found, next);
+      }
     });
   };
   resume(Both{}, 2, RunTimeAny{Zero2{}}, biases);
