@@ -362,6 +362,9 @@ TEST(Llama, PlansAHeadInFloatIfAPatternSelectsItsMatrix) {
     EXPECT_TRUE(head_of("head", tied).in_float);
     EXPECT_FALSE(head_of("*norm*", tied).in_float);
   }
+  UnitOptions twice;
+  twice.precision = PrecisionBy{on("lm_head", Fp32{}), on("head", Fp32{}), otherwise(Bf16Mixed{})};
+  EXPECT_INPUT_ERROR((Llama<MixedStack>(changed([](LlamaConfig& c) { c.tied = false; }), twice)), "matches both");
 }
 
 }  // namespace
