@@ -46,7 +46,7 @@ if(DEFINED TESSERA_STACKS AND NOT TESSERA_STACKS STREQUAL "default")
 endif()
 unset(TESSERA_STACKS CACHE)
 set(TESSERA_COMMS "all" CACHE STRING "Communicators of the program: threads, mpi, nccl; 'all' for those that this build can have")
-set(TESSERA_PRECISIONS "all" CACHE STRING "Precisions of the program: fp32, bf16, bf16_wire; or 'all'")
+set(TESSERA_PRECISIONS "all" CACHE STRING "Precisions of the program: fp32, bf16, bf16_wire, or 'all' of these; further bf16_fp32")
 set(TESSERA_TEST_AREAS "all" CACHE STRING "Folders of tests/ to build unit tests from, or 'all'")
 set(TESSERA_TEST_PREFIX "" CACHE STRING "Put before the name of every test, to tell presets apart")
 

@@ -16,11 +16,14 @@ set(TESSERA_NEEDS_nccl tessera_nccl tessera_cuda)
 set(TESSERA_MODULES_nccl cuda_instances)  # the header of modules that are compiled for its device; default: instances
 
 set(TESSERA_PRECISION_NAMES fp32 bf16 bf16_wire)
+set(TESSERA_FURTHER_PRECISION_NAMES bf16_fp32)  # for --precision-of; not part of 'all', since stacks take long to compile
 set(TESSERA_PRECISION_fp32 "fsdp::Fp32")
 set(TESSERA_PRECISION_bf16 "fsdp::Bf16Mixed")
 set(TESSERA_PRECISION_bf16_wire "fsdp::Bf16Wire<fsdp::Bf16Mixed>")
+set(TESSERA_PRECISION_bf16_fp32 "fsdp::PrecisionBy<fsdp::Fp32, fsdp::Bf16Mixed>")
 
-# Sets `out` to the names of a list, or to those of `known` if it is "all". Stops with an error for another name.
+# Sets `out` to the names of a list, or to those of `known` if it is "all". Stops with an error for a name that is neither in
+# `known` nor in the further arguments.
 function(tessera_names_of variable known out)
   set(names "${${variable}}")
   if(names STREQUAL "all")
@@ -29,6 +32,7 @@ function(tessera_names_of variable known out)
   if(NOT names)
     message(FATAL_ERROR "tessera: ${variable} is empty; it may be all, or a list of ${known}")
   endif()
+  list(APPEND known ${ARGN})
   foreach(name IN LISTS names)
     if(NOT name IN_LIST known)
       list(JOIN known ", " known)
@@ -86,7 +90,10 @@ endfunction()
 # precisions of a communicator are one source, since half of the code that they need is the same.
 function(tessera_add_stacks target)
   tessera_chosen_comms(comms)
-  tessera_names_of(TESSERA_PRECISIONS "${TESSERA_PRECISION_NAMES}" precisions)
+  tessera_names_of(TESSERA_PRECISIONS "${TESSERA_PRECISION_NAMES}" precisions ${TESSERA_FURTHER_PRECISION_NAMES})
+  if(bf16_fp32 IN_LIST precisions)
+    target_compile_definitions(${target} PRIVATE TESSERA_BF16_FP32)
+  endif()
   set(directory "${PROJECT_BINARY_DIR}/stacks/${target}")
   set(lines "")
   set(ADD_STACKS "")

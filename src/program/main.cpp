@@ -71,7 +71,7 @@ cli::CompiledParts built_with() {
 const stacks::CompiledStack& find_stack(const cli::StackChoice& asked) {
   cli::require_built(asked, built_with());
   return *std::ranges::find_if(compiled_stacks(), [&](const stacks::CompiledStack& stack) {
-    return stack.comm == cli::name_of_comm(asked.comm) && stack.precision == cli::to_text(asked.precision) &&
+    return stack.comm == cli::name_of_comm(asked.comm) && stack.precision == cli::precision_text(asked) &&
            stack.offload == asked.offload && stack.takes(asked.sharding);
   });
 }

@@ -11,6 +11,7 @@
 #include <tessera/tiling/policies.hpp>
 #include "src/fsdp/core/strings.hpp"
 #include "src/program/cli/fit.hpp"
+#include "src/program/cli/replay.hpp"
 #include "src/program/cli/stack_choice.hpp"
 #include "support/choices.hpp"
 #include "support/temporary_folder.hpp"
@@ -79,6 +80,57 @@ TEST(ShardingOf, ParametersReachTheStrategyInsideARunTimeStrategy) {
             "hybrid:2:full:zero2:layout=owned");
 }
 
+/// Parses `tessera train` with these flags.
+Train parsed(std::string_view flags) {
+  std::vector<std::string> texts = {"tessera", "train"};
+  for (const std::string_view word : split_at(flags, ' ')) texts.emplace_back(word);
+  std::vector<const char*> words;
+  for (const std::string& text : texts) words.push_back(text.c_str());
+  return *std::get<Bound<Train>>(parse(static_cast<int>(words.size()), words.data()));
+}
+
+TEST(ShardingOfUnits, ReachesTheStrategyAndReturnsFromItsText) {
+  const std::pair<std::string, std::string> cases[] = {
+      {"--sharding fsdp2:prefetch=2 --layout flat --sharding-of embed_tokens|lm_head=replicated "
+       "*norm*,role=vector,most=64=zero3:persist=64:layout=rows",
+       "fsdp2:prefetch=2:layout=flat:embed_tokens|lm_head=(replicated):*norm*,role=vector,most=64=(zero3:persist=64:"
+       "layout=rows):offload=optimizer"},
+      {"--sharding hybrid:2:full:zero2 --sharding-of a=hybrid:2:full --sharding-of b=hybrid:2:full:zero3:layout=rows",
+       "hybrid:2:full:zero2:a=(fsdp2):b=(zero3:layout=rows):offload=optimizer"}};
+  for (const auto& [flags, text] : cases) {
+    const ShardingChoice choice = parsed(flags).stack.sharding;
+    EXPECT_EQ(takes<RunTimeAny>(choice) ? policy_text(sharding_of<Offload<RunTimeAny>>(choice))
+                                        : policy_text(sharding_of<Offload<RunTimeHybridFull>>(choice)),
+              text);
+    EXPECT_EQ(recorded_stack(text, "bf16", "off").sharding, choice) << text;
+    EXPECT_EQ(flags_of_configuration(parsed(flags)).size(), takes<RunTimeAny>(choice) ? 4u : 3u);
+  }
+  const auto parts = calls_of(sharding_of<RunTimeHybridFull>(parsed(cases[1].first).stack.sharding)).parts;
+  EXPECT_EQ(parts.front().name, "hybrid:2:full:fsdp2");
+  EXPECT_EQ(parts.back().name, "hybrid:2:full:zero2");
+}
+
+TEST(ShardingOfUnits, RefusesWhatNoRunHas) {
+  const auto strategy_of = [](const std::string& flags) {
+    const ShardingChoice choice = parsed(flags).stack.sharding;
+    if (takes<RunTimeAny>(choice)) return calls_of(sharding_of<RunTimeAny>(choice));
+    return calls_of(sharding_of<RunTimeHybridFull>(choice));
+  };
+  for (const auto& [flags, message] : std::vector<std::pair<std::string, std::string>>{
+           {"--sharding-of embed_tokens", "is not a pattern and a strategy; write PATTERN=STRATEGY"},
+           {"--sharding-of =zero1", "is not a pattern and a strategy"},
+           {"--sharding-of a=zerro1", "--sharding-of a=zerro1: --sharding zerro1 is not known; did you mean 'zero1'?"},
+           {"--sharding-of a,rule=table=zero1", "'rule=table' of the pattern 'a,rule=table' is not valid"},
+           {"--sharding-of a=zero1:b=(zero2)", "has strategies of units inside; give each its own --sharding-of"},
+           {"--sharding-of a=hybrid:2:full", "place optimizer state differently over groups of ranks"},
+           {"--sharding hybrid:2:full --sharding-of a=hybrid:4:full", "place optimizer state differently"},
+           {"--sharding hybrid:2 --sharding-of a=fsdp2:4", "form groups of"},
+           {"--sharding-of a=fsdp2:prefetch=2", "the part 'fsdp2:prefetch=2' of a strategy per unit sets how many"},
+           {"--sharding-of a=fsdp2:budget=auto", "sets a budget for gathered weights"},
+           {"--sharding-of a=zero2:pieces=2", "sets the pieces of a step"}})
+    EXPECT_INPUT_ERROR(strategy_of(flags), message);
+}
+
 /// The complete help is in docs/commands.
 TEST(ShardingHelp, ListsTheStrategiesAndTheirOptions) {
   const std::string help = sharding_help();
@@ -90,15 +142,6 @@ TEST(ShardingHelp, ListsTheStrategiesAndTheirOptions) {
         ". :deferred (reduce after the last micro-batch) behind fsdp2 and hybrid:K", ". :persist=N (", ") behind zero3",
         ". :pieces=N (a step is cut into N pieces, ", ") behind fsdp2, zero1, zero2 and zero3"})
     EXPECT_NE(help.find(part), std::string::npos) << part << "\n" << help;
-}
-
-/// Parses `tessera train` with these flags.
-Train parsed(std::string_view flags) {
-  std::vector<std::string> texts = {"tessera", "train"};
-  for (const std::string_view word : split_at(flags, ' ')) texts.emplace_back(word);
-  std::vector<const char*> words;
-  for (const std::string& text : texts) words.push_back(text.c_str());
-  return *std::get<Bound<Train>>(parse(static_cast<int>(words.size()), words.data()));
 }
 
 TEST(ConfigurationFlags, ContainOnlyTheNonDefaultFlagsOfAConfiguration) {

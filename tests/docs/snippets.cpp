@@ -28,6 +28,24 @@ void made(const char* folder) {
 
 }  // namespace models
 
+namespace per_unit {
+
+using namespace fsdp;  // docs/per_unit.md
+
+const PerUnit dense{on("embed_tokens|lm_head", Replicated{}), otherwise(FullyShard<>{})};
+
+const PerUnit experts{on("*experts*", Zero1{}), on({.role = Role::vector, .most = 4096}, Replicated{}), otherwise(Zero3{})};
+const Offload<decltype(experts)> in_host_memory{experts};
+
+RunTimeAny chosen(const std::string& pattern, const std::string& strategy) {
+  RunTimeAny all{.strategy = FullyShard<>{}};
+  const auto of_units = read_strategy<RunTimeAny>(strategy);
+  if (of_units) all.units.push_back(on(TensorPattern::from(pattern, "units: "), *of_units));
+  return all;
+}
+
+}  // namespace per_unit
+
 namespace foreign {
 
 using Shards = fsdp::Sharded<Stack>;

@@ -52,4 +52,7 @@ std::string nearest(std::string_view word, std::span<const std::string> words);
 /// no word is similar.
 std::string suggestion(std::string_view word, std::span<const std::string> words);
 
+/// Returns a text as one word of a shell, quoted if necessary.
+std::string shell_word(std::string_view text);
+
 }  // namespace fsdp

@@ -76,7 +76,8 @@ PlannedSchedule schedule_on_meta(const MetaModel& meta, const Sharding& sharding
 template <class Watch, class MetaModel, class Sharding, class Optimizer>
 Plan dry_run_on_meta(const MetaModel& meta, const Sharding& sharding, const RunShape& shape, const Request& request,
                      const comm::SimulatedWorld& world, const Optimizer& with) {
-  typename MetaModel::Stack::Comm communicator(world, {.record = request.record != nullptr});
+  const bool has_parts = request.purpose == Purpose::train && sharding.calls.parts.size() > 1;
+  typename MetaModel::Stack::Comm communicator(world, {.record = has_parts || request.record != nullptr});
   ShardedModel<MetaModel> module(communicator, meta, sharding, shape, request.purpose);
   if (request.rank == most_loaded) {
     Plan most = largest_plan(request, ranks_to_try(module, request, with), [&](const Request& one) {
@@ -147,6 +148,7 @@ Plan dry_run_on_meta(const MetaModel& meta, const Sharding& sharding, const RunS
       result.work = module.stream().counters;
       result.work.matmuls = nullptr;
       module.stream().counters.matmuls = nullptr;
+      if (has_parts) result.parts = plans_of_parts(module, optimizer);
     });
     recorder.record_optimizer([&] { optimizer.step(executor.loss(), {}); });
     watch->verify([&](auto pass) { for_each_load(size.sequences, pass); }, optimizer);

@@ -22,6 +22,7 @@
 #include <tessera/fsdp/core/function_ref.hpp>
 #include <tessera/fsdp/device/meta.hpp>
 #include <tessera/fsdp/device/operation.hpp>
+#include <tessera/fsdp/module/module_plan.hpp>
 #include <tessera/fsdp/module/pass.hpp>
 #include <tessera/fsdp/module/stack.hpp>
 #include <tessera/fsdp/module/units.hpp>
@@ -118,7 +119,37 @@ std::vector<int> ranks_to_try(const Module& module, const Request& request, cons
 /// the request for one rank.
 Plan largest_plan(const Request& request, const std::vector<int>& ranks, FunctionRef<Plan(const Request&)> plan_of);
 
+/// Returns the sums over the groups of each of several parts; nothing if all groups have the same. `of_groups`: the
+/// bytes at rest, by group; `calls`: the collectives of a step, whose labels have the groups.
+std::vector<PartPlan> sums_of_parts(const ModuleState& module, const std::vector<PartPlan>& of_groups,
+                                    std::span<const comm::Record> calls);
+
 }  // namespace detail
+
+/// Returns the memory and the traffic of each strategy of a module whose communicators have recorded a step, and whose
+/// optimizer is `optimizer`; nothing if it has one strategy.
+template <class Module, class Optimizer>
+std::vector<PartPlan> plans_of_parts(Module& module, const Optimizer& optimizer) {
+  if (module.parts().size() == 1) return {};
+  std::vector<PartPlan> groups;
+  module.groups().each([&](const auto& group) {
+    groups.push_back({.weight_bytes = group.main_bytes() + group.model_bytes() + group.kept_bytes(),
+                      .gradient_bytes = group.gradient_bytes()});
+  });
+  std::int64_t next = module.trained_size();  // of the shard behind, so that padding belongs to the shard before it
+  for (std::size_t i = module.shards().size(); i-- > 0;) {
+    const auto& shard = module.shards()[i];
+    if (!shard.trainable) continue;
+    groups[static_cast<std::size_t>(shard.group)].optimizer_bytes +=
+        (next - shard.resting) * std::ssize(optimizer.state_names(shard)) * std::int64_t{sizeof(float)};
+    next = shard.resting;
+  }
+  std::vector<comm::Record> calls;
+  for (auto* const each : module.communicators())
+    if (each->size() > 1)
+      calls.insert(calls.end(), each->monitor().records.begin(), each->monitor().records.end());
+  return detail::sums_of_parts(module, groups, calls);
+}
 
 /// Returns the communicators of a module that has made a step.
 template <class Module>

@@ -50,6 +50,20 @@ struct UsedCommunicators {
   int exchanging = 0;
 };
 
+/// The memory and the traffic of one strategy of a strategy per unit (fsdp::PerUnit), on the plan's rank.
+struct PartPlan {
+  std::string name = {};             ///< "embed_tokens|lm_head=replicated", or "otherwise fsdp2"
+  std::int64_t tensors = 0;          ///< number of tensors
+  std::int64_t weight_bytes = 0;     ///< at rest: main weights and model weights, on the device or its host
+  std::int64_t gradient_bytes = 0;   ///< at rest
+  std::int64_t optimizer_bytes = 0;  ///< optimizer state
+  /// Bytes of the collectives of a training step that gather weights, and that reduce gradients, as in comm::Calls.
+  /// @{
+  std::int64_t gathered_bytes = 0;
+  std::int64_t reduced_bytes = 0;
+  /// @}
+};
+
 /// The result of a dry run: the memory and operation counts of a step.
 struct Plan {
   int rank = 0;
@@ -64,6 +78,7 @@ struct Plan {
   int middle_parts = 1;                             ///< number of parts of attention, if several ranks share a sequence
   /// How long gathered weights stay in memory under the strategy's budget.
   sharding::Residency residency = {};
+  std::vector<PartPlan> parts = {};  ///< of a training step; empty if all tensors have one strategy
 
   /// Returns the sum of the bytes of all kinds of memory.
   std::int64_t peak_bytes() const {

@@ -61,7 +61,8 @@ struct RunTimeStrategy {
   sharding::Rules rules() const;
   buffer::AnyLayout layout() const;
   std::string text() const;
-  /// Lists the parts of the strategy in use, and the layout if `other_layout` is set.
+  /// Lists the parts of the strategy in use, the layout if `other_layout` is set, and the other strategies as
+  /// "PATTERN=(STRATEGY)".
   void visit(PolicyParts& parts);
 
  private:
@@ -104,6 +105,7 @@ template <class First, class... Rest>
 void RunTimeStrategy<First, Rest...>::visit(PolicyParts& parts) {
   parts.part(strategy);
   if (other_layout) parts.suffix("layout", policy_text(*other_layout));
+  for (const auto& [pattern, other] : units) parts.suffix(pattern.text(), message("(", other.text(), ")"));
 }
 
 /// A RunTimeStrategy of each of the strategies, both plain and Reproducible.

@@ -199,6 +199,7 @@ struct HybridShard {
     for (StrategyPart& part : list) {
       part.facts.across = facts().across;
       part.mesh.ranks_per_group = group;
+      part.name = message("hybrid:", group, optimizer == OptimizerAcross::sharded ? ":full:" : ":", part.name);
       part.shards_across = optimizer == OptimizerAcross::sharded;
     }
     return list;

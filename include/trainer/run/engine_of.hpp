@@ -257,6 +257,7 @@ class EngineOf final : public Engine {
     start.parameters = parameter_count(model_);
     start.trained = trained_count(model_);
     start.steps = options_.steps;
+    start.parts = training_.plan().parts;
     if constexpr (data::detail::has_skipped_binary<Source>()) start.skipped_binary = source_.skipped_binary();
     facts_.source = source_.text();
     facts_.training = source_.training();

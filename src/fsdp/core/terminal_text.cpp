@@ -127,4 +127,13 @@ std::string suggestion(std::string_view word, std::span<const std::string> words
   return text;
 }
 
+std::string shell_word(std::string_view text) {
+  if (!text.empty() &&
+      text.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:=,%+@") == text.npos)
+    return std::string(text);
+  std::string word = "'";
+  for (const char c : text) word += c == '\'' ? "'\\''" : std::string(1, c);
+  return word + "'";
+}
+
 }  // namespace fsdp

@@ -37,6 +37,12 @@ void bind_policies(train::FlagSet& flags, StackChoice& stack) {
   flags.add(Effect::chosen, "layout", stack.sharding.layout,
             "default | per-parameter | flat | rows (no row is cut) | owned (no tensor is cut); default: per-parameter "
             "with fsdp2, flat with zero1, zero2, zero3 and replicated");
+  flags
+      .add(Effect::chosen, "sharding-of", stack.sharding.units,
+           "another strategy of some tensors, such as 'embed_tokens|lm_head=replicated': a pattern of names of tensors or "
+           "units, or of a part of a name, also with ,role=matrix|table|vector ,least=N and ,most=N elements, and a "
+           "strategy as of --sharding, with :layout=LAYOUT, without numbers of the whole module")
+      .between = '\n';
   flags.add(
       Effect::chosen, "precision", stack.precision,
       "fp32 | bf16 (bf16 compute, fp32 main weights and reduction) | bf16:wire=bf16 (gradients rounded to bf16 on the "
@@ -290,9 +296,12 @@ Command parse(int argc, const char* const* argv) {
     if (first == name) declare(declared, command);
   }
   if (auto help = train::run(app, static_cast<int>(words.size()), words.data())) return *help;
-  // An invalid optimizer must be an error before anything starts.
-  if (const auto* const train = std::get_if<Bound<Train>>(&command)) (void)resolve((*train)->optimizer);
-  if (const auto* const plan = std::get_if<Bound<Plan>>(&command)) (void)resolve((*plan)->train.optimizer);
+  const auto complete = [](Train& train) {
+    (void)resolve(train.optimizer);  // an invalid optimizer must be an error before anything starts
+    train.stack.has_float_weights = !train.options.units.precision.patterns.empty();
+  };
+  if (const auto* const train = std::get_if<Bound<Train>>(&command)) complete(**train);
+  if (const auto* const plan = std::get_if<Bound<Plan>>(&command)) complete((*plan)->train);
   return command;
 }
 

@@ -9,6 +9,7 @@
 
 #include <tessera/comm/launch/print.hpp>
 #include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/terminal_text.hpp>
 #include <tessera/trainer/report/console.hpp>
 #include <tessera/trainer/report/estimate.hpp>
 #include <tessera/trainer/report/report.hpp>
@@ -136,16 +137,6 @@ std::string why(const plan::FamilyOutcome& fate, const FitSpace& space) {
     case plan::SearchOutcome::fits: break;
   }
   return "";
-}
-
-/// Returns a value quoted for a shell.
-std::string shell_word(const std::string& text) {
-  if (!text.empty() &&
-      text.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:=,%+@") == text.npos)
-    return text;
-  std::string word = "'";
-  for (const char c : text) word += c == '\'' ? "'\\''" : std::string(1, c);
-  return word + "'";
 }
 
 /// Returns the flags for `train`: those of a configuration, and those of the command that it does not set.

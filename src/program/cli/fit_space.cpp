@@ -11,6 +11,7 @@
 #include <utility>
 
 #include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/terminal_text.hpp>
 
 namespace fsdp::cli {
 namespace {
@@ -42,9 +43,13 @@ struct Open {
     if (cluster.ranks == 1) names = {"replicated", "fsdp2"};
     std::vector<ShardingChoice> list;
     for (const std::string& name : names) {
-      list.push_back(parse_sharding(name));
-      list.back().layout = asked.stack.sharding.layout;
+      list.push_back(asked.stack.sharding);
+      list.back().strategy = parse_sharding(name).strategy;
     }
+    if (cluster.ranks == 1 || given.is_given("sharding-of")) return list;
+    // The largest tensors are then not gathered, and their gradients are reduced once.
+    list.push_back(list.front());
+    from_text("sharding-of", "embed_tokens|lm_head=replicated", list.back().units.emplace_back());
     return list;
   }
 
@@ -178,9 +183,10 @@ ConfigurationFlags flags_of_configuration(Train train) {
   bind(defaults, usual);
   ConfigurationFlags chosen;
   for (const std::string_view name :
-       {"sharding", "layout", "sequence", "grad-accum", "recompute", "offload", "tiling"}) {
+       {"sharding", "sharding-of", "layout", "sequence", "grad-accum", "recompute", "offload", "tiling"}) {
     const train::Texts texts = flags.find(name)->get();
-    if (name == "sharding" || texts != defaults.find(name)->get()) chosen.emplace_back(name, texts.at(0));
+    if (name == "sharding" || texts != defaults.find(name)->get())
+      for (const std::string& text : texts) chosen.emplace_back(name, text);
   }
   return chosen;
 }
@@ -188,7 +194,7 @@ ConfigurationFlags flags_of_configuration(Train train) {
 std::string command_line(const ConfigurationFlags& flags) {
   std::string text;
   for (const auto& [name, value] : flags)
-    text += message(text.empty() ? "--" : " --", name, value == "true" ? "" : " " + value);
+    text += message(text.empty() ? "--" : " --", name, value == "true" ? "" : " " + shell_word(value));
   return text;
 }
 

@@ -77,6 +77,7 @@ ShardingChoice sharding_of(const Replay& command, const ShardingChoice& of_run) 
   if (!command.sharding) return of_run;
   ShardingChoice given = *command.sharding;
   given.layout = of_run.layout;
+  given.units = of_run.units;
   const int pieces = pieces_of(of_run);
   if (pieces == 0)
     require<InputError>(given == of_run, "--sharding ", to_text(given),
@@ -91,20 +92,13 @@ ShardingChoice sharding_of(const Replay& command, const ShardingChoice& of_run) 
 
 StackChoice recorded_stack(const std::string& sharding, const std::string& precision, const std::string& tiling) {
   StackChoice stack;
-  std::string strategy;
-  LayoutChoice layout = LayoutChoice::own;
-  for (const std::string_view part : split_at(sharding, ':')) {
-    constexpr std::string_view layout_key = "layout=", offload_key = "offload=";
-    if (part.starts_with(layout_key))
-      from_text("layout", part.substr(layout_key.size()), layout);
-    else if (part.starts_with(offload_key))
-      from_text("offload", part.substr(offload_key.size()), stack.offload);
-    else
-      strategy += (strategy.empty() ? "" : ":") + std::string(part);
-  }
-  stack.sharding = parse_sharding(strategy);
-  stack.sharding.layout = layout;
-  from_text("precision", precision, stack.precision);
+  constexpr std::string_view key = ":offload=";  // last in the text of an Offload
+  const std::size_t offload = sharding.rfind(key);
+  if (offload != std::string::npos) from_text("offload", sharding.substr(offload + key.size()), stack.offload);
+  stack.sharding = parse_whole_sharding(std::string_view(sharding).substr(0, offload));
+  const std::size_t floats = precision.rfind("+fp32");
+  stack.has_float_weights = floats != std::string::npos;
+  from_text("precision", precision.substr(0, floats), stack.precision);
   from_text("tiling", tiling, stack.tiling);
   return stack;
 }

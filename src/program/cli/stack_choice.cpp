@@ -147,8 +147,46 @@ ShardingChoice parse_sharding(std::string_view text) {
   refuse_unknown("sharding", text, names);
 }
 
+ShardingChoice parse_whole_sharding(std::string_view text) {
+  std::string rest(text);
+  std::vector<std::string> units;
+  for (std::size_t middle; (middle = rest.find("=(")) != std::string::npos;) {
+    const std::size_t begin = rest.rfind(':', middle), end = rest.find(')', middle);
+    require<InputError>(begin != std::string::npos && end != std::string::npos, "the strategy ", shortened(text),
+                        " is not complete; write PATTERN=(STRATEGY) behind another");
+    units.push_back(rest.substr(begin + 1, middle - begin) + "\n" + rest.substr(middle + 2, end - middle - 2));
+    rest.erase(begin, end - begin + 1);
+  }
+  constexpr std::string_view key = "layout=";
+  std::string strategy;
+  LayoutChoice layout = LayoutChoice::own;
+  for (const std::string_view part : split_at(rest, ':'))
+    if (part.starts_with(key))
+      from_text("layout", part.substr(key.size()), layout);
+    else
+      strategy += (strategy.empty() ? "" : ":") + std::string(part);
+  ShardingChoice choice = parse_sharding(strategy);
+  choice.layout = layout;
+  for (std::string& unit : units) {
+    // The parts of hybrid:K:full are in its inner strategy.
+    const std::string outer = choice.strategy.index() == 0 ? "" : message("hybrid:", fewest_ranks(choice), ":full:");
+    from_text("sharding-of", unit.replace(unit.find('\n'), 1, outer), choice.units.emplace_back());
+  }
+  return choice;
+}
+
+bool operator==(const ShardingChoice& a, const ShardingChoice& b) {
+  const auto text = [](const On<ShardingChoice>& unit) { return to_text(unit); };
+  return to_text(a) == to_text(b) && a.layout == b.layout && std::ranges::equal(a.units, b.units, {}, text, text);
+}
+
 template <class Sharding>
 bool takes(const ShardingChoice& choice) {
+  const auto groups = [](const ShardingChoice& one) { return one.strategy.index() == 0 ? 0 : fewest_ranks(one); };
+  for (const auto& unit : choice.units)
+    require<InputError>(groups(unit.value) == groups({.strategy = choice.strategy}), "--sharding-of ", to_text(unit),
+                        " and --sharding ", to_text(choice), " place optimizer state differently over groups of ranks, ",
+                        "and a run has one placement; give all of them hybrid:K:full with one K, or none");
   return std::visit([]<class S>(const S&) { return std::is_base_of_v<S, Sharding>; }, choice.strategy);
 }
 template <class Sharding>
@@ -159,10 +197,19 @@ Sharding sharding_of(const ShardingChoice& choice) {
     if constexpr (std::is_base_of_v<S, Sharding>) static_cast<S&>(sharding) = strategy;
   };
   std::visit(assign, choice.strategy);
-  if constexpr (requires { sharding.other_layout; })
-    sharding.other_layout = layout_of(choice);
-  else
-    sharding.inner.other_layout = layout_of(choice);
+  constexpr bool is_outer = requires { sharding.inner; };
+  auto& own = [&]() -> auto& {
+    if constexpr (is_outer)
+      return sharding.inner;
+    else
+      return sharding;
+  }();
+  own.other_layout = layout_of(choice);
+  for (const auto& [pattern, unit] : choice.units)
+    if constexpr (is_outer)
+      own.units.push_back({pattern, sharding_of<RunTimeHybridFull>(unit).inner});
+    else
+      own.units.push_back({pattern, sharding_of<RunTimeAny>(unit)});
   return sharding;
 }
 /// Expands to the instantiations for a stack's strategy type.
@@ -185,7 +232,9 @@ int pieces_of(const ShardingChoice& choice) {
 }
 
 int fewest_ranks(const ShardingChoice& choice) {
-  return std::visit([](const auto& strategy) { return std::max(strategy.ranks_per_group(), 1); }, choice.strategy);
+  int ranks = std::visit([](const auto& strategy) { return std::max(strategy.ranks_per_group(), 1); }, choice.strategy);
+  for (const auto& [pattern, unit] : choice.units) ranks = std::max(ranks, fewest_ranks(unit));
+  return ranks;
 }
 
 std::string sharding_help() {
@@ -207,7 +256,28 @@ void from_text(std::string_view, std::string_view text, ShardingChoice& value) {
 
 void from_text(std::string_view flag, std::string_view text, LayoutChoice& value) { value = layouts.value(flag, text); }
 
+/// Reads "PATTERN=STRATEGY". A pattern has no colon, so that its '=' is the last one before the first colon.
+void from_text(std::string_view flag, std::string_view text, On<ShardingChoice>& value) {
+  const std::string what = message("--", flag, " ", shortened(text));
+  const std::size_t split = text.rfind('=', text.find(':'));
+  require<InputError>(split != text.npos && split > 0 && text.find('\n') == text.npos, what, " is not a pattern and a ",
+                      "strategy; write PATTERN=STRATEGY, such as 'embed_tokens|lm_head=replicated', with ? for a colon ",
+                      "of a name");
+  value.pattern = TensorPattern::from(text.substr(0, split), what + ": ");
+  try {
+    value.value = parse_whole_sharding(text.substr(split + 1));
+  } catch (const InputError& error) {
+    throw InputError(message(what, ": ", error.what()));
+  }
+  require<InputError>(value.value.units.empty(), what, " has strategies of units inside; give each its own --", flag);
+}
+
 std::string to_text(const ShardingChoice& value) { return listed_text(value.strategy); }
+std::string to_text(const On<ShardingChoice>& value) {
+  const auto layout = value.value.layout;
+  return message(value.pattern.text(), "=", to_text(value.value),
+                 layout == LayoutChoice::own ? "" : ":layout=" + to_text(layout));
+}
 std::string to_text(LayoutChoice value) { return layouts.name(value); }
 
 std::string sharding_kinds() {
@@ -222,6 +292,10 @@ std::string sharding_kinds() {
   return text;
 }
 
+std::string precision_text(const StackChoice& choice) {
+  return to_text(choice.precision) + (choice.has_float_weights ? "+fp32" : "");
+}
+
 std::string name_of_comm(const CommChoice& comm) { return std::string(split_at(comm.name(), ':').front()); }
 
 std::string text_of(const CompiledParts& has) {
@@ -231,14 +305,21 @@ std::string text_of(const CompiledParts& has) {
 }
 
 std::string missing_parts_text(const StackChoice& asked, const CompiledParts& has) {
-  const std::string comm = name_of_comm(asked.comm), precision = to_text(asked.precision);
+  const std::string comm = name_of_comm(asked.comm), precision = precision_text(asked);
+  require<InputError>(!asked.has_float_weights || asked.precision == PrecisionChoice::bf16, "--precision-of makes some ",
+                      "weights float next to bf16 ones, and --precision is ", to_text(asked.precision),
+                      "; take --precision bf16, or leave --precision-of out");
   if (std::ranges::find(has.comms, comm) == has.comms.end())
     return message("--comm ", comm, ": this program was built without ", comm, " and has ", listed(has.comms),
                    "; build the preset release, with -DTESSERA_COMMS=all",
                    comm == "mpi"    ? ", where CMake finds MPI (cmake/dependencies.sh installs it)"
                    : comm == "nccl" ? ", where CMake finds CUDA and NCCL"
                                     : "");
-  if (std::ranges::find(has.precisions, precision) == has.precisions.end())
+  const bool has_precision = std::ranges::find(has.precisions, precision) != has.precisions.end();
+  if (!has_precision && asked.has_float_weights)
+    return "--precision-of: this program was built without bf16+fp32, float weights next to bf16 ones; leave it out, or "
+           "build it with -DTESSERA_PRECISIONS='fp32;bf16;bf16_wire;bf16_fp32'";
+  if (!has_precision)
     return message("--precision ", precision, ": this program was built with ", listed(has.precisions),
                    "; take one of them, or build it with -DTESSERA_PRECISIONS=all");
   return "";

@@ -31,24 +31,25 @@ namespace fsdp::cli {
 /// Values of --layout; `own` is the strategy's own layout.
 enum class LayoutChoice : std::uint8_t { own, per_parameter, flat, rows, owned };
 
-/// Values of --sharding and --layout.
+/// Values of --sharding, --layout and --sharding-of.
 struct ShardingChoice {
   AnyStrategy strategy = {};
-  LayoutChoice layout = LayoutChoice::own;  ///< not part of the text of --sharding
+  LayoutChoice layout = LayoutChoice::own;     ///< not part of the text of --sharding
+  std::vector<On<ShardingChoice>> units = {};  ///< --sharding-of: other strategies of some tensors, without `units`
 
-  friend bool operator==(const ShardingChoice& a, const ShardingChoice& b) {
-    return listed_text(a.strategy) == listed_text(b.strategy) && a.layout == b.layout;
-  }
+  friend bool operator==(const ShardingChoice& a, const ShardingChoice& b);
 };
 
 /// Parses the text of --sharding. Throws InputError, which suggests the nearest name.
 ShardingChoice parse_sharding(std::string_view text);
+/// The same for a text with ":layout=LAYOUT" and with "PATTERN=(STRATEGY)" as in the text of a RunTimeStrategy.
+ShardingChoice parse_whole_sharding(std::string_view text);
 
 /// Returns the layout; nullopt for the strategy's own.
 std::optional<buffer::AnyLayout> layout_of(const ShardingChoice& choice);
 /// Returns the number of pieces of a step; 0 if the strategy does not divide it.
 int pieces_of(const ShardingChoice& choice);
-/// Returns the fewest ranks that the strategy needs: the ranks of one of its groups; 1 if it forms none.
+/// Returns the fewest ranks that the strategies need: the ranks of one of their groups; 1 if they form none.
 int fewest_ranks(const ShardingChoice& choice);
 
 /// Returns the help text of --sharding.
@@ -59,11 +60,13 @@ std::string sharding_kinds();
 // Conversions for flags (tessera/trainer/flags/flag_set.hpp): the text of a value converts back to the same value.
 void from_text(std::string_view flag, std::string_view text, ShardingChoice& value);
 void from_text(std::string_view flag, std::string_view text, LayoutChoice& value);
+void from_text(std::string_view flag, std::string_view text, On<ShardingChoice>& value);
 std::string to_text(const ShardingChoice& value);
+std::string to_text(const On<ShardingChoice>& value);
 std::string to_text(LayoutChoice value);
 
 /// Returns whether a stack's strategy type, one of FSDP_STRATEGIES, can represent the choice. --offload is a separate
-/// choice.
+/// choice. Throws InputError for strategies of units that place optimizer state differently, which no type represents.
 template <class Sharding>
 bool takes(const ShardingChoice& choice);
 
@@ -94,6 +97,7 @@ struct CommChoice {
 struct StackChoice {
   ShardingChoice sharding = {};
   PrecisionChoice precision = PrecisionChoice::bf16;
+  bool has_float_weights = false;  ///< --precision-of is given (UnitOptions::precision); parse sets it
   OffloadChoice offload = OffloadChoice::none;
   tiling::RunTimeTiling tiling = {};
   CommChoice comm = {};
@@ -101,6 +105,8 @@ struct StackChoice {
   friend bool operator==(const StackChoice&, const StackChoice&) = default;
 };
 
+/// Returns the text of the stack's precision: "bf16+fp32" with float weights next to bf16 ones.
+std::string precision_text(const StackChoice& choice);
 /// Returns the communicator's name without its number of ranks, as in the name of its header.
 std::string name_of_comm(const CommChoice& comm);
 

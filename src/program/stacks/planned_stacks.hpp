@@ -10,6 +10,7 @@
 #include <tessera/fsdp/device/meta.hpp>
 #include <tessera/fsdp/models/llama.hpp>
 #include <tessera/fsdp/module/stack.hpp>
+#include <tessera/fsdp/precision/by_tensor.hpp>
 #include <tessera/fsdp/precision/policies.hpp>
 #include <tessera/fsdp/sequence/ulysses.hpp>
 #include <tessera/tiling/policies.hpp>
@@ -27,7 +28,7 @@ std::optional<train::EstimatedStep> estimate_on(const PlannedRun& run) {
   const auto estimate_with = [&]<class Strategy, class Precision>() {
     constexpr bool offloads = offloads_optimizer_of<Strategy>;
     if (step || !cli::takes<Strategy>(asked.sharding) || offloads != (asked.offload == cli::OffloadChoice::optimizer) ||
-        policy_text<Precision>() != cli::to_text(asked.precision))
+        policy_text<Precision>() != cli::precision_text(asked))
       return;
     using Comm = comm::Simulated<device::MetaOf<Target>>;
     using Model = Llama<Stack<Strategy, Comm, Precision, tiling::RunTimeTiling, Ulysses>>;
@@ -43,6 +44,9 @@ std::optional<train::EstimatedStep> estimate_on(const PlannedRun& run) {
   estimate_in.template operator()<Fp32>();
   estimate_in.template operator()<Bf16Mixed>();
   estimate_in.template operator()<Bf16Wire<Bf16Mixed>>();
+#ifdef TESSERA_BF16_FP32  // set in cmake/stacks.cmake: these stacks are not compiled into the library
+  estimate_in.template operator()<PrecisionBy<Fp32, Bf16Mixed>>();
+#endif
   return step;
 }
 

@@ -2,6 +2,7 @@
 #include <tessera/trainer/flags/flags.hpp>
 
 #include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/terminal_text.hpp>
 #include <tessera/trainer/flags/flag_values.hpp>
 #include <tessera/trainer/flags/options.hpp>
 
@@ -52,6 +53,29 @@ void add_folder(FlagSet& flags, WithModel& o) {
       .add("model", o.model, "folder with config.json and weights, or a directory of checkpoints, whose newest is used")
       .missing = "--model is missing; give a folder with config.json and weights";
   flags.add("adapter", o.adapter, "folder of adapters, as PEFT writes it, for that model");
+}
+
+/// Adds the flag of a PrecisionBy's value.
+void add_precision_of(FlagSet& flags, FloatWeights& value) {
+  const auto load = [&value] {
+    Texts texts;
+    for (const TensorPattern& pattern : value.patterns) texts.push_back(pattern.text() + "=fp32");
+    return texts;
+  };
+  const auto store = [&value](const Texts& texts) {
+    value = {.patterns = {}, .is_float = std::vector<bool>(texts.size(), true)};
+    for (const std::string& text : texts) {
+      const std::string what = message("--precision-of ", shortened(text));
+      require<InputError>(text.ends_with("=fp32"), what, " does not end with =fp32, the one precision that some weights ",
+                          "may have next to bf16; write PATTERN=fp32, such as '*norm*=fp32'");
+      value.patterns.push_back(TensorPattern::from(text.substr(0, text.size() - 5), what + ": "));
+    }
+  };
+  flags
+      .add(Effect::results, "precision-of", load, store,
+           "weights to compute with in float next to bf16 ones, such as '*norm*=fp32': a pattern of names, also with "
+           ",role=matrix|table|vector ,least=N and ,most=N elements, and fp32; of stacks that have both types")
+      .between = '\n';
 }
 
 /// Adds the flags for the model of a command that continues texts.
@@ -127,6 +151,7 @@ void bind(FlagSet& flags, TrainOptions& o) {
           "parameters to train in another way, such as 'role=table weight-decay=0': a pattern of names, and lr=FACTOR, "
           "weight-decay=W, clip=NORM or frozen; role=matrix|table|vector and units=PATTERN choose as well")
       .between = '\n';
+  add_precision_of(flags, o.units.precision);
   results("seed", o.seed, "seed of the initial weights and of the data's order");
   results("from-scratch", o.from_scratch, "start from random weights even if --model is a folder that has some");
   results("validation-fraction", o.validation_fraction, "fraction of the windows to hold out, at the end of the data",

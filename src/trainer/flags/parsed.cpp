@@ -117,7 +117,7 @@ std::variant<Help, Bound<TrainOptions>> parse_train(int argc, const char* const*
   else
     flags.add(Effect::chosen, "ranks", options->ranks, "of the dry run; 0: those that were launched",
               counts_up_to(most_ranks, 0));
-  for (const char* const name : {"sharding", "layout"}) flags.fix(name, fixed.sharding);
+  for (const char* const name : {"sharding", "layout", "sharding-of"}) flags.fix(name, fixed.sharding);
   flags.fix("precision", fixed.precision);
   flags.fix("tiling", fixed.tiling);
   flags.fix("comm", fixed.comm);

@@ -45,13 +45,6 @@ void require_same_places(const DigestFile& a, const std::vector<std::size_t>& in
   }
 }
 
-/// Quotes a text as one word of a shell.
-std::string shell_word(std::string_view text) {
-  std::string word = "'";
-  for (const char each : text) word += each == '\'' ? std::string("'\\''") : std::string(1, each);
-  return word + "'";
-}
-
 /// Returns the line about the tensors at the place where two runs first differ.
 std::string tensors_line(const DigestSource& a, const DigestSource& b, const Divergence& parting) {
   if (a.folder && b.folder) {

@@ -94,6 +94,13 @@ std::string estimate_text(const Estimate& estimate, const EstimateTitle& title) 
                                        planned_seconds_text(estimate.exposed_copies), " of copies to the host, ",
                                        percent_text(exposed / estimate.seconds), " of the step"));
   text += links_text(estimate);
+  for (const plan::PartPlan& part : estimate.plan.parts)
+    text += table_row("part", message(part.name, ": ", part.tensors, part.tensors == 1 ? " tensor" : " tensors",
+                                      "; at rest ", bytes_text(part.weight_bytes), " of weights, ",
+                                      bytes_text(part.gradient_bytes), " of gradients, ",
+                                      bytes_text(part.optimizer_bytes), " of optimizer state; a step gathers ",
+                                      bytes_text(part.gathered_bytes), " and reduces ",
+                                      bytes_text(part.reduced_bytes)));
   text +=
       memory_table(estimate.plan.bytes, estimate.plan.same_on_all_ranks
                                             ? "bytes of each rank"
@@ -111,7 +118,7 @@ std::string estimate_json(const Estimate& estimate, const EstimateTitle& title) 
   auto memory = nlohmann::ordered_json::object();
   for (const auto& [name, bytes] : ranges::views::zip(device::memory_kind_names, estimate.plan.bytes))
     memory[std::string(name)] = bytes;
-  return object_text({{"stack", title.stack},
+  auto object = json_object({{"stack", title.stack},
                       {"cluster", title.cluster},
                       {"ranks", estimate.cluster.ranks},
                       {"nodes", estimate.cluster.nodes()},
@@ -134,6 +141,8 @@ std::string estimate_json(const Estimate& estimate, const EstimateTitle& title) 
                       {"exposed_copy_seconds", estimate.exposed_copies},
                       {"links", links_json(estimate)},
                       {"traffic", json_of(estimate.traffic)}});
+  if (!estimate.plan.parts.empty()) object["parts"] = json_of(estimate.plan.parts);
+  return json_text(object);
 }
 
 std::vector<TraceEvent> trace_events(const Estimate& estimate) {

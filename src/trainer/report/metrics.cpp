@@ -122,6 +122,7 @@ std::string json_line(const StartRecord& record) {
   if (!record.library.empty()) line["library"] = record.library;
   if (!record.groups.empty()) line["groups"] = json_of(record.groups);
   if (record.planned) line["planned_step_seconds"] = number(record.planned->all);
+  if (!record.parts.empty()) line["parts"] = json_of(record.parts);
   return json_text(line);
 }
 

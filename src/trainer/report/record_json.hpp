@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// JSON of named values and of counts of collectives, for metrics, digests and plans.
+/// JSON of named values, of counts of collectives and of the parts of strategies, for metrics, digests and plans.
 #pragma once
 
 #include <string>
 #include <variant>
+#include <vector>
 
 #include <tessera/comm/monitor.hpp>
 #include <tessera/fsdp/core/named_values.hpp>
+#include <tessera/fsdp/plan/plan.hpp>
 
 #include "../../fsdp/core/json/strict_json.hpp"
 
@@ -30,6 +32,20 @@ inline nlohmann::ordered_json json_of(const comm::MeshTraffic& traffic) {
             json_object({{"calls", counted[op].calls}, {"bytes", counted[op].bytes}});
   });
   return object;
+}
+
+/// Returns a list of the parts of a strategy per unit.
+inline nlohmann::ordered_json json_of(const std::vector<plan::PartPlan>& parts) {
+  auto list = nlohmann::ordered_json::array();
+  for (const plan::PartPlan& part : parts)
+    list.push_back(json_object({{"name", part.name},
+                                {"tensors", part.tensors},
+                                {"weight_bytes", part.weight_bytes},
+                                {"gradient_bytes", part.gradient_bytes},
+                                {"optimizer_bytes", part.optimizer_bytes},
+                                {"gathered_bytes", part.gathered_bytes},
+                                {"reduced_bytes", part.reduced_bytes}}));
+  return list;
 }
 
 }  // namespace fsdp::report

@@ -227,7 +227,7 @@ Resumed compare_with(const std::string& path, const checkpoint::TrainerState& th
         differs("group '" + group + "'", values.first, values.second);
     else if (before != then.run.end() && before->second != value)
       differs(name, before->second, value);
-    else if (unrecorded && in_pieces && name != "sequence")
+    else if (unrecorded && in_pieces && name != "sequence" && name != "precision-of")
       in_pieces->unrecorded(name, value);
   }
   if (in_pieces) {
