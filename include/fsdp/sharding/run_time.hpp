@@ -105,7 +105,7 @@ template <class First, class... Rest>
 void RunTimeStrategy<First, Rest...>::visit(PolicyParts& parts) {
   parts.part(strategy);
   if (other_layout) parts.suffix("layout", policy_text(*other_layout));
-  for (const auto& [pattern, other] : units) parts.suffix(pattern.text(), message("(", other.text(), ")"));
+  for (const StrategyPart& part : units) parts.suffix(part.pattern.text(), message("(", part.name, ")"));
 }
 
 /// A RunTimeStrategy of each of the strategies, both plain and Reproducible.

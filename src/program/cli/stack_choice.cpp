@@ -207,9 +207,9 @@ Sharding sharding_of(const ShardingChoice& choice) {
   own.other_layout = layout_of(choice);
   for (const auto& [pattern, unit] : choice.units)
     if constexpr (is_outer)
-      own.units.push_back({pattern, sharding_of<RunTimeHybridFull>(unit).inner});
+      own.units.push_back(part_of(on(pattern, sharding_of<RunTimeHybridFull>(unit).inner)));
     else
-      own.units.push_back({pattern, sharding_of<RunTimeAny>(unit)});
+      own.units.push_back(part_of(on(pattern, sharding_of<RunTimeAny>(unit))));
   return sharding;
 }
 /// Expands to the instantiations for a stack's strategy type.
