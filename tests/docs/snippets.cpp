@@ -40,7 +40,7 @@ const Offload<decltype(experts)> in_host_memory{experts};
 RunTimeAny chosen(const std::string& pattern, const std::string& strategy) {
   RunTimeAny all{.strategy = FullyShard<>{}};
   const auto of_units = read_strategy<RunTimeAny>(strategy);
-  if (of_units) all.units.push_back(on(TensorPattern::from(pattern, "units: "), *of_units));
+  if (of_units) all.units.push_back(part_of(on(TensorPattern::from(pattern, "units: "), *of_units)));
   return all;
 }
 
