@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <tessera/fsdp/core/policy_text.hpp>
+#include <tessera/fsdp/plan/cluster.hpp>
 #include <tessera/fsdp/precision/policies.hpp>
 #include <tessera/tiling/policies.hpp>
 #include "src/fsdp/core/strings.hpp"
@@ -152,6 +153,22 @@ TEST(ConfigurationFlags, ContainOnlyTheNonDefaultFlagsOfAConfiguration) {
     EXPECT_EQ(command_line(flags_of_configuration(parsed(flags))), flags);
     EXPECT_EQ(command_line(flags_of_configuration(parsed(flags + " --batch-size 16"))), flags);
   }
+}
+
+TEST(FitSpace, TriesTheEmbeddingAndTheHeadWholeNextToAnyShardedStrategy) {
+  const auto variants = [](const std::string& found, bool given) {
+    Train asked = parsed("--batch-size 16");
+    train::FlagSet flags;
+    bind(flags, asked);
+    flags.find("sharding-of")->given = given;
+    const FitSpace space(asked, flags, plan::known_cluster("epyc", 8));
+    std::string text;
+    for (const Train& other : space.beside(parsed("--sharding " + found))) text += space.flags(other) + "\n";
+    return text;
+  };
+  const std::string whole = "--sharding zero2 --sharding-of 'embed_tokens|lm_head=replicated'\n";
+  EXPECT_EQ(variants("zero2", false), whole);
+  EXPECT_EQ(variants("zero2", true) + variants("replicated", false), "");
 }
 
 // A policy's text equals its flag, so that it can be copied from a log to a command line.

@@ -67,9 +67,3 @@ def test_bad_input_ends_with_one_sentence_on_every_rank(program, flags, pattern)
             pattern, f"train {MODEL} --data text.txt --steps 1", flags, lines=None)
         assert len(lines_with("^tessera: ", ended.err)) == 1
 
-
-def test_fit_tries_the_embedding_and_the_head_whole(program):
-    cluster("two.toml")
-    found = json.loads(program("plan --fit --json --cluster two.toml", MODEL, "--grad-accum 1").out)
-    flags = [each["flags"] for each in found["best"] + found["others"]]
-    assert any(each.startswith("--sharding fsdp2 --sharding-of 'embed_tokens|lm_head=replicated'") for each in flags), flags

@@ -45,7 +45,7 @@ class ModulePlan {
              std::vector<sharding::Axes> axes, int ranks, bool overlaps);
   ~ModulePlan();
 
-  /// The strategy, and the part of it that a group has.
+  /// The strategy, and the part of it that a group has, or that part's index.
   /// @{
   const StrategyCalls& strategy() const { return strategy_; }
   const StrategyPart& part_of(const GroupedParameters& group) const { return strategy_.parts[group.part]; }
@@ -208,11 +208,9 @@ class ModuleState : private ModulePlan {
   const std::vector<const GroupTensors*>& group_list() const { return group_list_; }
   /// Returns the element counts of a rank of the world (fsdp::elements_of). They may differ between ranks.
   std::array<std::int64_t, 3> elements_of(int rank) const { return fsdp::elements_of(group_list_, rank); }
-  /// The strategy's parts: several for a PerUnit; and the index of the part of a group, by its index.
-  /// @{
+  /// The strategy's parts: several for a PerUnit.
   const std::vector<StrategyPart>& parts() const { return strategy().parts; }
   using ModulePlan::part_index;
-  /// @}
   /// Whether every rank holds all weights between steps (sharding::Facts).
   bool whole_at_rest() const { return strategy().facts.whole_at_rest; }
   /// Names of the parameters whose weights were neither initialised, nor loaded, nor set.

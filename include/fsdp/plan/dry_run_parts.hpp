@@ -132,10 +132,11 @@ template <class Module, class Optimizer>
 std::vector<PartPlan> plans_of_parts(Module& module, const Optimizer& optimizer) {
   if (module.parts().size() == 1) return {};
   std::vector<PartPlan> groups;
-  module.groups().each([&](const auto& group) {
+  const auto add = [&](const auto& group) {
     groups.push_back({.weight_bytes = group.main_bytes() + group.model_bytes() + group.kept_bytes(),
                       .gradient_bytes = group.gradient_bytes()});
-  });
+  };
+  for (const auto& any : module.groups()) with_group(any, add);
   std::int64_t next = module.trained_size();  // of the shard behind, so that padding belongs to the shard before it
   for (std::size_t i = module.shards().size(); i-- > 0;) {
     const auto& shard = module.shards()[i];
@@ -146,8 +147,7 @@ std::vector<PartPlan> plans_of_parts(Module& module, const Optimizer& optimizer)
   }
   std::vector<comm::Record> calls;
   for (auto* const each : module.communicators())
-    if (each->size() > 1)
-      calls.insert(calls.end(), each->monitor().records.begin(), each->monitor().records.end());
+    if (each->size() > 1) calls.insert(calls.end(), each->monitor().records.begin(), each->monitor().records.end());
   return detail::sums_of_parts(module, groups, calls);
 }
 

@@ -57,11 +57,8 @@ struct PartPlan {
   std::int64_t weight_bytes = 0;     ///< at rest: main weights and model weights, on the device or its host
   std::int64_t gradient_bytes = 0;   ///< at rest
   std::int64_t optimizer_bytes = 0;  ///< optimizer state
-  /// Bytes of the collectives of a training step that gather weights, and that reduce gradients, as in comm::Calls.
-  /// @{
-  std::int64_t gathered_bytes = 0;
-  std::int64_t reduced_bytes = 0;
-  /// @}
+  std::int64_t gathered_bytes = 0;   ///< gathers of weights in a training step, counted as in comm::Calls
+  std::int64_t reduced_bytes = 0;    ///< reductions of gradients, counted in the same way
 };
 
 /// The result of a dry run: the memory and operation counts of a step.

@@ -63,8 +63,8 @@ struct StartRecord {
   std::int64_t trained = 0;     ///< number of parameters that are not frozen
   std::int64_t first_step = 1;  ///< above 1 after a resume
   std::int64_t steps = 0;
-  std::int64_t skipped_binary = 0;        ///< number of binary files that were skipped
-  std::optional<StepTimes> planned = {};  ///< planned times of a step; omitted without --cluster
+  std::int64_t skipped_binary = 0;         ///< number of binary files that were skipped
+  std::optional<StepTimes> planned = {};   ///< planned times of a step; omitted without --cluster
   std::vector<plan::PartPlan> parts = {};  ///< Plan::parts; omitted if all tensors have one strategy
 };
 

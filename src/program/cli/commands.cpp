@@ -39,7 +39,8 @@ void bind_policies(train::FlagSet& flags, StackChoice& stack) {
             "with fsdp2, flat with zero1, zero2, zero3 and replicated");
   flags
       .add(Effect::chosen, "sharding-of", stack.sharding.units,
-           "another strategy of some tensors, such as 'embed_tokens|lm_head=replicated': a pattern of names of tensors or "
+           "another strategy of some tensors, such as 'embed_tokens|lm_head=replicated': a pattern of names of tensors "
+           "or "
            "units, or of a part of a name, also with ,role=matrix|table|vector ,least=N and ,most=N elements, and a "
            "strategy as of --sharding, with :layout=LAYOUT, without numbers of the whole module")
       .between = '\n';

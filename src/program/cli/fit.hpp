@@ -41,7 +41,8 @@ class FitSpace {
   /// Returns the command with the choices of a configuration.
   Train train(std::size_t family, const plan::Turned& turned) const;
   /// Returns variants of a configuration that handle gathered weights differently: reductions after the last
-  /// micro-batch, prefetching of one more unit, or gathered weights in all remaining memory.
+  /// micro-batch, prefetching of one more unit, gathered weights in all remaining memory, or the embedding and the head
+  /// whole on every rank.
   std::vector<Train> beside(const Train& train) const;
   /// Returns the flags of a family's strategy, or of a configuration: "--sharding fsdp2 --grad-accum 2".
   std::string strategy(std::size_t family) const;

@@ -46,10 +46,6 @@ struct Open {
       list.push_back(asked.stack.sharding);
       list.back().strategy = parse_sharding(name).strategy;
     }
-    if (cluster.ranks == 1 || given.is_given("sharding-of")) return list;
-    // The largest tensors are then not gathered, and their gradients are reduced once.
-    list.push_back(list.front());
-    from_text("sharding-of", "embed_tokens|lm_head=replicated", list.back().units.emplace_back());
     return list;
   }
 
@@ -167,6 +163,9 @@ std::vector<Train> FitSpace::beside(const Train& train) const {
     list.push_back(train);
     list.back().stack.sharding.strategy = *strategy;
   }
+  if (given_.is_given("sharding-of") || own == "replicated") return list;
+  list.push_back(train);
+  from_text("sharding-of", "embed_tokens|lm_head=replicated", list.back().stack.sharding.units.emplace_back());
   return list;
 }
 

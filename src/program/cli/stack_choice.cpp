@@ -152,8 +152,7 @@ ShardingChoice parse_whole_sharding(std::string_view text) {
   std::vector<std::string> units;
   for (std::size_t middle; (middle = rest.find("=(")) != std::string::npos;) {
     const std::size_t begin = rest.rfind(':', middle), end = rest.find(')', middle);
-    require<InputError>(begin != std::string::npos && end != std::string::npos, "the strategy ", shortened(text),
-                        " is not complete; write PATTERN=(STRATEGY) behind another");
+    if (begin == std::string::npos || end == std::string::npos) break;  // parse_sharding reports it
     units.push_back(rest.substr(begin + 1, middle - begin) + "\n" + rest.substr(middle + 2, end - middle - 2));
     rest.erase(begin, end - begin + 1);
   }
@@ -185,7 +184,8 @@ bool takes(const ShardingChoice& choice) {
   const auto groups = [](const ShardingChoice& one) { return one.strategy.index() == 0 ? 0 : fewest_ranks(one); };
   for (const auto& unit : choice.units)
     require<InputError>(groups(unit.value) == groups({.strategy = choice.strategy}), "--sharding-of ", to_text(unit),
-                        " and --sharding ", to_text(choice), " place optimizer state differently over groups of ranks, ",
+                        " and --sharding ", to_text(choice),
+                        " place optimizer state differently over groups of ranks, ",
                         "and a run has one placement; give all of them hybrid:K:full with one K, or none");
   return std::visit([]<class S>(const S&) { return std::is_base_of_v<S, Sharding>; }, choice.strategy);
 }
@@ -197,19 +197,15 @@ Sharding sharding_of(const ShardingChoice& choice) {
     if constexpr (std::is_base_of_v<S, Sharding>) static_cast<S&>(sharding) = strategy;
   };
   std::visit(assign, choice.strategy);
-  constexpr bool is_outer = requires { sharding.inner; };
-  auto& own = [&]() -> auto& {
-    if constexpr (is_outer)
-      return sharding.inner;
-    else
-      return sharding;
-  }();
-  own.other_layout = layout_of(choice);
-  for (const auto& [pattern, unit] : choice.units)
-    if constexpr (is_outer)
-      own.units.push_back(part_of(on(pattern, sharding_of<RunTimeHybridFull>(unit).inner)));
-    else
-      own.units.push_back(part_of(on(pattern, sharding_of<RunTimeAny>(unit))));
+  if constexpr (requires { sharding.other_layout; }) {
+    sharding.other_layout = layout_of(choice);
+    for (const auto& [pattern, unit] : choice.units)
+      sharding.units.push_back(part_of(on(pattern, sharding_of<RunTimeAny>(unit))));
+  } else {
+    sharding.inner.other_layout = layout_of(choice);
+    for (const auto& [pattern, unit] : choice.units)
+      sharding.inner.units.push_back(part_of(on(pattern, sharding_of<RunTimeHybridFull>(unit).inner)));
+  }
   return sharding;
 }
 /// Expands to the instantiations for a stack's strategy type.
@@ -260,15 +256,11 @@ void from_text(std::string_view flag, std::string_view text, LayoutChoice& value
 void from_text(std::string_view flag, std::string_view text, On<ShardingChoice>& value) {
   const std::string what = message("--", flag, " ", shortened(text));
   const std::size_t split = text.rfind('=', text.find(':'));
-  require<InputError>(split != text.npos && split > 0 && text.find('\n') == text.npos, what, " is not a pattern and a ",
-                      "strategy; write PATTERN=STRATEGY, such as 'embed_tokens|lm_head=replicated', with ? for a colon ",
-                      "of a name");
+  require<InputError>(
+      split != text.npos && split > 0 && text.find('\n') == text.npos, what, " is not a pattern and a ",
+      "strategy; write PATTERN=STRATEGY, such as 'embed_tokens|lm_head=replicated', with ? for a colon ", "of a name");
   value.pattern = TensorPattern::from(text.substr(0, split), what + ": ");
-  try {
-    value.value = parse_whole_sharding(text.substr(split + 1));
-  } catch (const InputError& error) {
-    throw InputError(message(what, ": ", error.what()));
-  }
+  value.value = prefixed(what + ": ", [&] { return parse_whole_sharding(text.substr(split + 1)); });
   require<InputError>(value.value.units.empty(), what, " has strategies of units inside; give each its own --", flag);
 }
 
@@ -306,9 +298,9 @@ std::string text_of(const CompiledParts& has) {
 
 std::string missing_parts_text(const StackChoice& asked, const CompiledParts& has) {
   const std::string comm = name_of_comm(asked.comm), precision = precision_text(asked);
-  require<InputError>(!asked.has_float_weights || asked.precision == PrecisionChoice::bf16, "--precision-of makes some ",
-                      "weights float next to bf16 ones, and --precision is ", to_text(asked.precision),
-                      "; take --precision bf16, or leave --precision-of out");
+  require<InputError>(!asked.has_float_weights || asked.precision == PrecisionChoice::bf16,
+                      "--precision-of makes some ", "weights float next to bf16 ones, and --precision is ",
+                      to_text(asked.precision), "; take --precision bf16, or leave --precision-of out");
   if (std::ranges::find(has.comms, comm) == has.comms.end())
     return message("--comm ", comm, ": this program was built without ", comm, " and has ", listed(has.comms),
                    "; build the preset release, with -DTESSERA_COMMS=all",
@@ -317,7 +309,8 @@ std::string missing_parts_text(const StackChoice& asked, const CompiledParts& ha
                                     : "");
   const bool has_precision = std::ranges::find(has.precisions, precision) != has.precisions.end();
   if (!has_precision && asked.has_float_weights)
-    return "--precision-of: this program was built without bf16+fp32, float weights next to bf16 ones; leave it out, or "
+    return "--precision-of: this program was built without bf16+fp32, float weights next to bf16 ones; leave it out, "
+           "or "
            "build it with -DTESSERA_PRECISIONS='fp32;bf16;bf16_wire;bf16_fp32'";
   if (!has_precision)
     return message("--precision ", precision, ": this program was built with ", listed(has.precisions),

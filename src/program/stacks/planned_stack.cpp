@@ -22,7 +22,8 @@ train::EstimatedStep estimate_step(const train::FlagSet& flags, const cli::Train
   if (on_cuda) comm.scratch_bytes_for = comm::NcclRank::scratch_bytes_for;
   const PlannedRun run{.flags = flags, .train = train, .cluster = cluster, .comm = comm, .tells = tells};
   std::optional<train::EstimatedStep> step = on_cuda ? estimate_on_cuda(run) : estimate_on_cpu(run);
-  require<InputError>(step || !asked.has_float_weights, cli::missing_parts_text(asked, {.comms = {comm.name}, .precisions = {}}));
+  require<InputError>(step || !asked.has_float_weights,
+                      cli::missing_parts_text(asked, {.comms = {comm.name}, .precisions = {}}));
   require(step.has_value(), "plan: no stack has --sharding ", cli::to_text(asked.sharding), " --precision ",
           cli::to_text(asked.precision));
   return *std::move(step);

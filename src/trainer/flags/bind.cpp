@@ -66,7 +66,8 @@ void add_precision_of(FlagSet& flags, FloatWeights& value) {
     value = {.patterns = {}, .is_float = std::vector<bool>(texts.size(), true)};
     for (const std::string& text : texts) {
       const std::string what = message("--precision-of ", shortened(text));
-      require<InputError>(text.ends_with("=fp32"), what, " does not end with =fp32, the one precision that some weights ",
+      require<InputError>(text.ends_with("=fp32"), what,
+                          " does not end with =fp32, the one precision that some weights ",
                           "may have next to bf16; write PATTERN=fp32, such as '*norm*=fp32'");
       value.patterns.push_back(TensorPattern::from(text.substr(0, text.size() - 5), what + ": "));
     }

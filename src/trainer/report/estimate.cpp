@@ -95,12 +95,11 @@ std::string estimate_text(const Estimate& estimate, const EstimateTitle& title) 
                                        percent_text(exposed / estimate.seconds), " of the step"));
   text += links_text(estimate);
   for (const plan::PartPlan& part : estimate.plan.parts)
-    text += table_row("part", message(part.name, ": ", part.tensors, part.tensors == 1 ? " tensor" : " tensors",
-                                      "; at rest ", bytes_text(part.weight_bytes), " of weights, ",
-                                      bytes_text(part.gradient_bytes), " of gradients, ",
-                                      bytes_text(part.optimizer_bytes), " of optimizer state; a step gathers ",
-                                      bytes_text(part.gathered_bytes), " and reduces ",
-                                      bytes_text(part.reduced_bytes)));
+    text += table_row(
+        "part", message(part.name, ": ", part.tensors, part.tensors == 1 ? " tensor" : " tensors", "; at rest ",
+                        bytes_text(part.weight_bytes), " of weights, ", bytes_text(part.gradient_bytes),
+                        " of gradients, ", bytes_text(part.optimizer_bytes), " of optimizer state; a step gathers ",
+                        bytes_text(part.gathered_bytes), " and reduces ", bytes_text(part.reduced_bytes)));
   text +=
       memory_table(estimate.plan.bytes, estimate.plan.same_on_all_ranks
                                             ? "bytes of each rank"
@@ -119,28 +118,28 @@ std::string estimate_json(const Estimate& estimate, const EstimateTitle& title) 
   for (const auto& [name, bytes] : ranges::views::zip(device::memory_kind_names, estimate.plan.bytes))
     memory[std::string(name)] = bytes;
   auto object = json_object({{"stack", title.stack},
-                      {"cluster", title.cluster},
-                      {"ranks", estimate.cluster.ranks},
-                      {"nodes", estimate.cluster.nodes()},
-                      {"fits", estimate.fits()},
-                      {"device_bytes", need_json(estimate.device)},
-                      {"host_bytes", need_json(estimate.host)},
-                      {"memory", memory},
-                      {"peak_bytes", estimate.plan.peak_bytes()},
-                      {"offloaded_bytes", estimate.plan.offloaded_bytes},
-                      {"step_seconds", estimate.seconds},
-                      {"attention_parts", estimate.plan.middle_parts},
-                      {"tokens", std::llround(estimate.tokens)},
-                      {"tokens_per_second", estimate.tokens_per_second()},
-                      {"document_length", title.document_length},
-                      {"model_flops", estimate.model_flops},
-                      {"mfu", estimate.mfu()},
-                      {"peak_flops", estimate.peak},
-                      {"compute_seconds", estimate.compute_seconds},
-                      {"exposed_collective_seconds", estimate.exposed_collectives},
-                      {"exposed_copy_seconds", estimate.exposed_copies},
-                      {"links", links_json(estimate)},
-                      {"traffic", json_of(estimate.traffic)}});
+                             {"cluster", title.cluster},
+                             {"ranks", estimate.cluster.ranks},
+                             {"nodes", estimate.cluster.nodes()},
+                             {"fits", estimate.fits()},
+                             {"device_bytes", need_json(estimate.device)},
+                             {"host_bytes", need_json(estimate.host)},
+                             {"memory", memory},
+                             {"peak_bytes", estimate.plan.peak_bytes()},
+                             {"offloaded_bytes", estimate.plan.offloaded_bytes},
+                             {"step_seconds", estimate.seconds},
+                             {"attention_parts", estimate.plan.middle_parts},
+                             {"tokens", std::llround(estimate.tokens)},
+                             {"tokens_per_second", estimate.tokens_per_second()},
+                             {"document_length", title.document_length},
+                             {"model_flops", estimate.model_flops},
+                             {"mfu", estimate.mfu()},
+                             {"peak_flops", estimate.peak},
+                             {"compute_seconds", estimate.compute_seconds},
+                             {"exposed_collective_seconds", estimate.exposed_collectives},
+                             {"exposed_copy_seconds", estimate.exposed_copies},
+                             {"links", links_json(estimate)},
+                             {"traffic", json_of(estimate.traffic)}});
   if (!estimate.plan.parts.empty()) object["parts"] = json_of(estimate.plan.parts);
   return json_text(object);
 }
