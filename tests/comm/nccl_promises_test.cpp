@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -163,7 +164,9 @@ TEST_F(NcclPromises, OtherFloatSumsAreBitIdenticalFromRunToRunWithoutNvls) {
     EXPECT_NE(fixed, in_rank_order) << "no promise over backends";
     EXPECT_EQ(sums<float>(SumOrder::any, everywhere), fixed);
     fake.sums = NcclSumOrder::in_changing_order;
-    EXPECT_NE(sums<float>(SumOrder::any, everywhere), sums<float>(SumOrder::any, everywhere));
+    std::set<std::vector<float>> found;
+    for (int i = 0; i < 8; ++i) found.insert(sums<float>(SumOrder::any, everywhere));
+    EXPECT_GT(found.size(), 1u);
   }
 }
 

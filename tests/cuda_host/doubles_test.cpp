@@ -175,38 +175,29 @@ TEST_F(CudaHost_doubles, AbortBlocksUntilTheGraphOfACollectiveIsDestroyed) {
   machine().patience = milliseconds(3000);
 }
 
-/// A communicator of one of two ranks, which are threads.
-struct Communicator {
-  Communicator(const comm::nccl::Id& id, int rank) {
-    device::use_cuda_device(rank);
-    comm::nccl::library().init(handle, 2, id, rank);
-    settle();
-  }
-  void settle() const {
-    ncclResult_t state = ncclInProgress;
-    while (state == ncclInProgress) ncclCommGetAsyncError(handle, &state);
-  }
-  void all_reduce(std::byte* data, int count, const Cuda::Queue& queue) const {
-    ncclGroupStart();
-    ncclAllReduce(data, data, static_cast<std::size_t>(count), ncclFloat32, ncclSum, handle, native(queue));
-    ncclGroupEnd();
-    settle();
-  }
-  comm::nccl::Comm handle = nullptr;
-};
-
 TEST_F(CudaHost_doubles, CollectivesOfACommunicatorRunInLaunchOrder) {
   comm::Threads<>::run(2, {}, [&, id = comm::nccl::make_id(comm::nccl::library())](auto& host) {
-    const Communicator communicator(id, host.rank());
+    device::use_cuda_device(host.rank());
+    comm::nccl::Comm communicator = nullptr;
+    comm::nccl::library().init(communicator, 2, id, host.rank());
+    const auto settle = [&] {
+      for (ncclResult_t state = ncclInProgress; state == ncclInProgress;) ncclCommGetAsyncError(communicator, &state);
+    };
+    settle();
     Cuda::Queue first("first"), second("second");
     const DeviceMemory memory(100);
     if (host.rank() == 0)  // its second queue is ready long before its first
       machine().submit(native(first), [] { std::this_thread::sleep_for(milliseconds(50)); });
-    communicator.all_reduce(memory.data(), 10, first);
-    communicator.all_reduce(memory.data(), 11, second);
+    for (auto* const queue : {&first, &second}) {
+      const std::size_t count = queue == &first ? 10 : 11;
+      ncclGroupStart();
+      ncclAllReduce(memory.data(), memory.data(), count, ncclFloat32, ncclSum, communicator, native(*queue));
+      ncclGroupEnd();
+      settle();
+    }
     first.synchronize();
     second.synchronize();
-    ncclCommDestroy(communicator.handle);
+    ncclCommDestroy(communicator);
   });
   EXPECT_TRUE(machine().take_problems().empty());
 }

@@ -83,6 +83,11 @@ void WorkCapture::submit(WorkQueue& queue, const char* operation, std::span<cons
                                     WorkQueue& own, std::size_t) { own.submit(operation, list, work); }});
 }
 
+void WorkCapture::at_launch(WorkQueue& queue, const std::function<void()>& work) {
+  part(queue, "work of the host");
+  calls_.push_back({queue.id(), [work](WorkQueue&, std::size_t) { work(); }});
+}
+
 void WorkCapture::launch(WorkQueue& origin) {
   refuse("a graph is launched");
   require<Error>(origin.id() == origin_, "a graph is launched on another queue than it was captured on");

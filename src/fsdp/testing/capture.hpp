@@ -41,6 +41,7 @@ class WorkCapture {
   void wait(WorkQueue& queue, const QueuedEvent& event);
   void submit(WorkQueue& queue, const char* operation, std::span<const Access> accesses,
               const std::function<void(device::Cpu::Stream&)>& work);
+  void at_launch(WorkQueue& queue, const std::function<void()>& work);
 
   /// Launches the work. If several ranks captured together, waits until the other hosts launch too.
   void launch(WorkQueue& origin);

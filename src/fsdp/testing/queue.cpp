@@ -297,6 +297,11 @@ void WorkQueue::submit(const char* operation, std::span<const Access> accesses,
   if (!nothing_runs) state_->push(std::move(work));
 }
 
+void WorkQueue::at_launch(const std::function<void()>& work) {
+  if (auto* const capture = WorkCapture::of_this_host()) return capture->at_launch(*this, work);
+  work();
+}
+
 void WorkQueue::drain_all() {
   std::unique_lock lock(mutex);
   idle.wait(lock,

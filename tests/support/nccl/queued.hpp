@@ -5,6 +5,7 @@
 /// ended it, so that a host that waits for all queues of the process waits for no host.
 #pragma once
 
+#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -86,13 +87,22 @@ class FakeQueuedNccl : public FakeNccl {
       accesses.push_back({call.from, bytes_sent(call, rank, size), false});
       accesses.push_back({call.to, bytes_received(call, rank, size), true});
     }
-    const auto kernel = [this, member, calls = std::move(group.calls)](auto&) {
+    const auto turns = std::make_shared<std::deque<std::int64_t>>();
+    const auto kernel = [this, member, turns, calls = std::move(group.calls)](auto&) {
       ++member->running;
-      execute(*member, calls, member->launched++, 0, 0);
+      std::unique_lock lock(turns_mutex_);
+      const std::int64_t turn = turns->front();
+      turns->pop_front(), lock.unlock();
+      execute(*member, calls, turn, 0, 0);
       --member->running;
       member->world->changed();
     };
-    static_cast<WorkQueue*>(group.stream)->submit("nccl", accesses, kernel);
+    auto& queue = *static_cast<WorkQueue*>(group.stream);
+    queue.at_launch([this, member, turns] {
+      const std::lock_guard lock(turns_mutex_);
+      turns->push_back(member->launched++);
+    });
+    queue.submit("nccl", accesses, kernel);
   }
   void synchronize(const NcclMember& member) override {
     if (member.stream != nullptr) static_cast<WorkQueue*>(member.stream)->synchronize();
@@ -114,6 +124,7 @@ class FakeQueuedNccl : public FakeNccl {
   }
 
   std::recursive_mutex guard_;
+  std::mutex turns_mutex_;
   std::map<const void*, std::size_t> memory_;
 };
 

@@ -132,6 +132,9 @@ class WorkQueue {
   /// accesses.
   void submit(const char* operation, std::span<const Access> accesses, std::function<void(device::Cpu::Stream&)> work);
 
+  /// Calls `work` on the host now, or at every launch of the graph that it is captured in.
+  void at_launch(const std::function<void()>& work);
+
   /// Captures the work that `ask` enqueues on this queue and on queues that wait for its events, as a CUDA graph would.
   /// Throws Error for a call that would break the capture or would silently be omitted from the graph.
   WorkGraph capture(const std::function<void()>& ask);
