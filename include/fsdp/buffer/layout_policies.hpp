@@ -58,7 +58,7 @@ static_assert(LayoutPolicy<Rows>);
 struct Owned {
   static constexpr std::string_view name = "owned";
   static constexpr bool keeps_tensors_whole = true;
-  static constexpr double usual_slack = 0.25;
+  static constexpr double usual_slack = 0.25;  ///< the default
   double slack = usual_slack;  ///< fraction by which a rank's elements may exceed the mean, to equalise work
 
   std::string text() const;  ///< the name, and the slack unless it is the usual one

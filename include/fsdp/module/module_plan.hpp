@@ -210,6 +210,7 @@ class ModuleState : private ModulePlan {
   std::array<std::int64_t, 3> elements_of(int rank) const { return fsdp::elements_of(group_list_, rank); }
   /// The strategy's parts: several for a PerUnit.
   const std::vector<StrategyPart>& parts() const { return strategy().parts; }
+  /// Returns the index of a group's strategy in `parts`.
   using ModulePlan::part_index;
   /// Whether every rank holds all weights between steps (sharding::Facts).
   bool whole_at_rest() const { return strategy().facts.whole_at_rest; }

@@ -8,6 +8,8 @@
 #include <tessera/fsdp/core/language.hpp>  // must be included before all others
 
 #include <string>
+#include <string_view>
+#include <tuple>
 #include <type_traits>
 #include <vector>
 
@@ -20,28 +22,21 @@ namespace fsdp {
 /// Which tensors are float next to 16-bit tensors: the value of a PrecisionBy. Tensors that no pattern selects have the
 /// policy's last precision.
 struct FloatWeights {
-  std::vector<TensorPattern> patterns = {};
-  std::vector<bool> is_float = {};  ///< for each pattern: whether its tensors are float
+  std::vector<TensorPattern> patterns = {};  ///< a tensor may match one
+  std::vector<bool> is_float = {};           ///< for each pattern: whether its tensors are float
 
   /// Whether a tensor of a unit is float. Throws InputError if several patterns select it.
   bool contains(std::string_view unit, const Parameter& parameter) const;
   friend bool operator==(const FloatWeights&, const FloatWeights&) = default;
 };
 
-namespace detail {
-template <class First, class... Rest>
-struct LastOf : LastOf<Rest...> {};
-template <class Last>
-struct LastOf<Last> : std::type_identity<Last> {};
-}  // namespace detail
-
 /// The last precision, with the weights that patterns select in float: `PrecisionBy{on("*norm*", Fp32{}),
 /// otherwise(Bf16Mixed{})}` has the type PrecisionBy<Fp32, Bf16Mixed>, and converts to UnitOptions::precision. Main
 /// weights, gradients and activations are those of the last precision; gradients of float weights are reduced in float.
 template <class... P>
-struct PrecisionBy : detail::LastOf<P...>::type {
-  using Rest = typename detail::LastOf<P...>::type;  ///< of tensors that no pattern selects
-  static constexpr bool has_float_weights = true;
+struct PrecisionBy : std::tuple_element_t<sizeof...(P) - 1, std::tuple<P...>> {
+  using Rest = std::tuple_element_t<sizeof...(P) - 1, std::tuple<P...>>;  ///< of tensors that no pattern selects
+  static constexpr bool has_float_weights = true;                         ///< see fsdp::has_float_weights
   static_assert(sizeof...(P) > 1,
                 "fsdp: PrecisionBy lists precisions, and the last is that of all other tensors; give "
                 "it at least two, as in PrecisionBy<Fp32, Bf16Mixed>");
@@ -54,14 +49,14 @@ struct PrecisionBy : detail::LastOf<P...>::type {
       "fsdp: PrecisionBy combines one 16-bit type with float, and a precision in it has another Compute; give "
       "it Fp32 and its last precision alone");
 
-  FloatWeights weights = {};
+  FloatWeights weights = {};  ///< which tensors are float
 
   PrecisionBy() = default;
   /// `selected`: a list of `on(pattern, precision)`, and `otherwise(precision)` at the end.
   template <class... Listed>
   requires(sizeof...(Listed) == sizeof...(P)) explicit PrecisionBy(const Listed&... listed) { (add(listed), ...); }
 
-  operator FloatWeights() const { return weights; }
+  operator FloatWeights() const { return weights; }  ///< for UnitOptions::precision
   static std::string text() { return policy_text<Rest>() + "+fp32"; }
 
  private:
@@ -73,8 +68,10 @@ struct PrecisionBy : detail::LastOf<P...>::type {
   template <class Q>
   void add(const Otherwise<Q>&) {}
 };
+/// @cond
 template <class... Listed>
 PrecisionBy(const Listed&...) -> PrecisionBy<decltype(Listed::value)...>;
+/// @endcond
 
 namespace detail {
 template <class... P>

@@ -22,12 +22,16 @@ namespace fsdp {
 /// A view of weights in T or, if `wide` has memory, in float.
 template <class T>
 struct InEither : Tensor<T> {
-  using Float = std::conditional_t<std::is_const_v<T>, const float, float>;
+  using Float = std::conditional_t<std::is_const_v<T>, const float, float>;  ///< const if T is
   Tensor<Float> wide = {};  ///< the weights in float; empty if they are in T
 
   InEither() = default;
+  /// Views weights in T, or in float.
+  /// @{
   InEither(const Tensor<T>& weights) : Tensor<T>(weights) {}
   InEither(const Tensor<Float>& weights) : wide(weights) {}
+  /// @}
+  /// Whether the weights are in float.
   bool is_float() const { return wide.data() != nullptr; }
 };
 

@@ -15,7 +15,6 @@
 #include <array>
 #include <cstdint>
 #include <string>
-#include <tuple>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -58,15 +57,16 @@ struct PerUnit {
   static_assert(!(fsdp::may_have_pieces<S> || ...),
                 "fsdp: a part of PerUnit is a Reproducible, and a step is cut into pieces as a whole; write "
                 "Reproducible<PerUnit<...>>");
-  static constexpr bool all_replicate = (std::is_same_v<typename S::AtRest, buffer::Replicate> && ...);
-  static constexpr bool same_across =
-      (std::is_same_v<OptimizerPlacement<S>, OptimizerPlacement<std::tuple_element_t<0, std::tuple<S...>>>> && ...);
-
   static constexpr int mesh_axes = std::max({mesh_axes_of<S>...});
-  static constexpr bool axes_by_value = mesh_axes == 2;
-  using AtRest = std::conditional_t<all_replicate, buffer::Replicate, buffer::Shard>;
-  using Across =
-      std::conditional_t<same_across, OptimizerPlacement<std::tuple_element_t<0, std::tuple<S...>>>, ByGroup>;
+  static constexpr bool axes_by_value = mesh_axes == 2;  ///< some parts may form groups of ranks
+  /// Replicate if all parts replicate, else Shard; and the common placement of optimizer state, or ByGroup.
+  /// @{
+  using AtRest = std::conditional_t<(std::is_same_v<typename S::AtRest, buffer::Replicate> && ...), buffer::Replicate,
+                                    buffer::Shard>;
+  using Across = std::conditional_t<
+      (std::is_same_v<OptimizerPlacement<S>, buffer::Replicate> && ...), buffer::Replicate,
+      std::conditional_t<(std::is_same_v<OptimizerPlacement<S>, buffer::Shard> && ...), buffer::Shard, ByGroup>>;
+  /// @}
   using Layout = buffer::PerParameter;  ///< not used: each part has its own
 
   std::vector<StrategyPart> units = {};  ///< the parts with patterns
@@ -92,7 +92,7 @@ struct PerUnit {
   }
   /// The strategy of each part; see StrategyPart. Throws InputError for a part that sets a number of the whole module.
   std::vector<StrategyPart> parts() const { return detail::parts_per_unit(units, rest); }
-  static constexpr bool per_unit() { return true; }
+  static constexpr bool per_unit() { return true; }  ///< see sharding::MayHaveParts
   int ranks_per_group() const requires(mesh_axes == 2) {
     return detail::ranks_per_group_of(units, rest.mesh.ranks_per_group.value_or(0));
   }
@@ -111,8 +111,10 @@ struct PerUnit {
   explicit PerUnit(std::vector<StrategyPart> parts) : units(std::move(parts)), rest(units.back()) { units.pop_back(); }
 };
 
+/// @cond
 template <class... Parts>
 PerUnit(const Parts&...) -> PerUnit<decltype(Parts::value)...>;
+/// @endcond
 
 /// Returns the part of a PerUnit.
 /// @{

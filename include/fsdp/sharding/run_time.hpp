@@ -55,8 +55,8 @@ struct RunTimeStrategy {
   int ranks_per_group() const requires(mesh_axes == 2) {
     return detail::ranks_per_group_of(units, own_ranks_per_group());
   }
-  bool per_unit() const { return !units.empty(); }
-  std::vector<StrategyPart> parts() const;
+  bool per_unit() const { return !units.empty(); }  ///< whether some tensors have another strategy
+  std::vector<StrategyPart> parts() const;          ///< see PerUnit::parts
   sharding::Facts facts() const;
   sharding::Rules rules() const;
   buffer::AnyLayout layout() const;

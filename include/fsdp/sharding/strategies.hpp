@@ -274,6 +274,7 @@ struct Reproducible : Strategy {
     rules.reduce_every_micro_batch = true;
     return rules;
   }
+  /// The parts of the strategy, whose gradients are reduced after every piece.
   std::vector<StrategyPart> parts() const requires sharding::MayHaveParts<Strategy> {
     std::vector<StrategyPart> list = Strategy::parts();
     for (StrategyPart& part : list) part.rules.reduce_every_micro_batch = true;
