@@ -75,7 +75,7 @@ def test_diff_finds_the_place_of_a_row_of_data_a_weight_and_a_tiling(tessera):
     first = next(json.loads(one) for one, other in zip(digests("run.jsonl"), digests("row.jsonl")) if one != other)
     step, piece = re.search("they part in step ([0-9]+), piece ([0-9]+), ", ended.out).groups()
     assert (int(step), int(piece)) == (first["step"], first["piece"])
-    ended.prints(f"^for the tensors: tessera replay CHECKPOINTS --step {step} --unit 'embedding' --piece {piece} ")
+    ended.prints(f"^for the tensors: tessera replay CHECKPOINTS --step {step} --unit embedding --piece {piece} ")
 
     for copy in ("as-it-is", "changed"):  # without a manifest, which would reveal the change
         copied("runs/step-00000002", f"{copy}/step-00000002")

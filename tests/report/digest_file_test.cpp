@@ -250,14 +250,14 @@ TEST_F(Digests, ADifferenceSuggestsTheReplayCommandForTensors) {
   ASSERT_EQ(found.lines.size(), 2u);
   EXPECT_EQ(found.lines[0], "they part in step 1, piece 1, embedding, forward");
   EXPECT_EQ(found.lines[1],
-            "for the tensors: tessera replay CHECKPOINTS --step 1 --unit 'embedding' --piece 1 --tensors FOLDER, of "
+            "for the tensors: tessera replay CHECKPOINTS --step 1 --unit embedding --piece 1 --tensors FOLDER, of "
             "both runs");
   const auto quote = [](std::uint64_t step, auto& digests) {
     for (StepDigest& digest : digests) digest.name = "it's", digest.bits += step;
   };
   const auto apart = [&](std::uint64_t step, auto& digests) { quote(step + 1, digests); };
   test::expect_parts(diff(read_source(written("c", 1, 1, quote)), read_source(written("d", 1, 1, apart))).lines.back(),
-                     {"--unit 'it'\\''s' --piece 0"});
+                     {"--unit it\\''s' --piece 0"});
   EXPECT_INPUT_ERROR(read_source(folder_.path()), "holds no digests.jsonl; give a file that --digests wrote");
 }
 

@@ -80,8 +80,8 @@ TEST(RecordOf, ContainsExactlyTheFlagsThatAffectResults) {
   for (const auto& [name, value] : record_of(options)) names += name + " ";
   EXPECT_EQ(names,
             "batch-size blocks-per-unit clip data-format document-separator freeze from-scratch grad-accum group "
-            "keep-last-block learn loss-scale lr lr-decay-steps lr-schedule merge-units-below on-long recompute "
-            "replicate seed "
+            "keep-last-block learn loss-scale lr lr-decay-steps lr-schedule merge-units-below on-long precision-of "
+            "recompute replicate seed "
             "seq-len sequence steps validation-fraction warmup ");
 }
 
