@@ -122,9 +122,9 @@ Sharding strategy_of(const RunOptions& options) {
     strategy->inner.other_layout = options.layout;
   if constexpr (requires { strategy->units; })
     for (const PartOptions& part : options.parts) {
-      using Part = decltype(strategy->units.front().value);
-      strategy->units.push_back(part_of(on(part.pattern, read_strategy<Part>(part.sharding).value())));
-      strategy->units.back().value.other_layout = part.layout;
+      auto own = read_strategy<RunTimeAny>(part.sharding).value();
+      own.other_layout = part.layout;
+      strategy->units.push_back(part_of(on(part.pattern, own)));
     }
   return *strategy;
 }

@@ -154,7 +154,7 @@ struct RunResults {
 };
 
 /// Runs a stack on float over Threads. `stack` is a value of --sharding with its numbers, followed by suffixes: "/bf16"
-/// for mixed precision; "/owned" for that layout; "/run-time" for a strategy chosen at run time, optionally after
+/// for mixed precision; "/bf16+fp32" for float weights in it (UnitOptions::precision); "/owned" for that layout; "/run-time" for a strategy chosen at run time, optionally after
 /// "/layout=" and a value of --layout; "/by-placement" for a strategy type defined by its placements; "/offload" for
 /// the optimizer in host memory; "/bf16-wire" for gradients rounded in flight; "/queued" for an asynchronous device;
 /// "/nccl" for the same over a fake NCCL. "watched" is FullyShard on a communicator that can omit sums and records the
