@@ -257,7 +257,7 @@ TEST_F(Digests, ADifferenceSuggestsTheReplayCommandForTensors) {
   };
   const auto apart = [&](std::uint64_t step, auto& digests) { quote(step + 1, digests); };
   test::expect_parts(diff(read_source(written("c", 1, 1, quote)), read_source(written("d", 1, 1, apart))).lines.back(),
-                     {"--unit it\\''s' --piece 0"});
+                     {"--unit 'it'\\''s' --piece 0"});
   EXPECT_INPUT_ERROR(read_source(folder_.path()), "holds no digests.jsonl; give a file that --digests wrote");
 }
 
