@@ -171,6 +171,21 @@ TEST(FitSpace, TriesTheEmbeddingAndTheHeadWholeNextToAnyShardedStrategy) {
   EXPECT_EQ(variants("zero2", true) + variants("replicated", false), "");
 }
 
+TEST(FloatWeights, SelectAStackOfBf16WithFloatWeights) {
+  const Train train = parsed("--precision-of *norm*=fp32 --precision-of *,role=table=fp32");
+  EXPECT_EQ(train.options.units.precision,
+            (fsdp::FloatWeights{{{.names = "*norm*"}, {.names = "*", .role = Role::table}}, {true, true}}));
+  EXPECT_EQ(precision_text(train.stack), "bf16+fp32");
+  EXPECT_EQ(precision_text(recorded_stack("fsdp2", "bf16+fp32", "off")), "bf16+fp32");
+  EXPECT_INPUT_ERROR(require_built(train.stack, {.comms = {"threads"}, .precisions = {"bf16"}}),
+                     "this program was built without bf16+fp32");
+  require_built(train.stack, {.comms = {"threads"}, .precisions = {"bf16", "bf16+fp32"}});
+  EXPECT_INPUT_ERROR(missing_parts_text(parsed("--precision fp32 --precision-of a=fp32").stack, {}),
+                     "and --precision is fp32; take --precision bf16, or leave --precision-of out");
+  EXPECT_INPUT_ERROR(parsed("--precision-of a=bf16"), "--precision-of a=bf16 does not end with =fp32");
+  EXPECT_INPUT_ERROR(parsed("--precision-of a,rule=b=fp32"), "'rule=b' of the pattern");
+}
+
 // A policy's text equals its flag, so that it can be copied from a log to a command line.
 
 TEST(PolicyText, APrecisionPrintsAsItsFlag) {
