@@ -6,7 +6,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <type_traits>
 
+#include <tessera/fsdp/module/any_group.hpp>
 #include <tessera/fsdp/module/pass.hpp>
 #include <tessera/fsdp/module/sharded_module.hpp>
 #include <tessera/fsdp/optim/sharded_optimizer.hpp>
@@ -60,14 +62,17 @@ class BitFlips {
 
   void at_task(const sharding::Task& task) {
     if (flip_->what == Flip::What::gradient && task.action == Action::reduce) {
-      const auto gradient = module_.groups()[static_cast<std::size_t>(task.index)].gradient(0);
-      flip(gradient.tensor.data(), gradient.tensor.numel());
+      with_group(module_.groups()[static_cast<std::size_t>(task.index)], [&](const auto& group) {
+        const auto gradient = group.gradient(0);
+        this->flip(gradient.tensor.data(), gradient.tensor.numel());
+      });
     } else if (flip_->what == Flip::What::gathered && task.action == Action::forward && task.index == 1) {
-      auto& group = module_.groups()[static_cast<std::size_t>(module_.references(1).front().group)];
-      group.wait_for_weights(module_.stream());
-      module_.synchronize();
-      const auto weight = group.weight(0);
-      flip(const_cast<typename ModuleMemory<Types>::Compute*>(weight.data()), weight.numel());
+      with_group(module_.groups()[static_cast<std::size_t>(module_.references(1).front().group)], [&](auto& group) {
+        group.wait_for_weights(module_.stream());
+        module_.synchronize();
+        const auto weight = group.weight(0);
+        this->flip(const_cast<typename std::remove_cvref_t<decltype(group)>::Compute*>(weight.data()), weight.numel());
+      });
     }
   }
 

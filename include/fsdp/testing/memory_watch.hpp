@@ -22,6 +22,7 @@
 #include <tessera/fsdp/device/operations/elements.hpp>
 #include <tessera/fsdp/execution/executor.hpp>
 #include <tessera/fsdp/execution/sharded_model.hpp>
+#include <tessera/fsdp/module/any_group.hpp>
 #include <tessera/fsdp/sharding/slots.hpp>
 #include <tessera/fsdp/testing/report.hpp>
 
@@ -77,8 +78,10 @@ class MemoryWatch {
 
   /// Fills all gradients with NaN, which reveals reads of gradients that the step has not written.
   void fill_gradients_with_nan() {
-    for (auto& group : module_.groups())
+    const auto fill_sums = [&](const auto& group) {
       if (group.facts().trainable) fill(group.summed_gradient().data(), group.summed_gradient().size());
+    };
+    for (auto& group : module_.groups()) with_group(group, fill_sums);
     for (int i = 0; i < gradient_slots_made_; ++i) {
       const auto& slot = module_.gradient_slot(i);
       fill(slot.template open<float>(), slot.bytes / std::int64_t{sizeof(float)});
@@ -103,7 +106,10 @@ class MemoryWatch {
   std::int64_t checked() const { return checked_; }
 
  private:
-  auto& group(int index) { return module_.groups()[static_cast<std::size_t>(index)]; }
+  template <class F>
+  decltype(auto) with(int index, F f) {
+    return with_group(module_.groups()[static_cast<std::size_t>(index)], f);
+  }
 
   void fill(float* data, std::int64_t count) {
     device::enqueue(module_.stream(), device::Fill<float>{.y = Tensor<float>(data, {count}), .value = NAN});
@@ -114,44 +120,52 @@ class MemoryWatch {
     const auto& use = module_.uses()[static_cast<std::size_t>(task.index)];
     if (!sharding::computes_forward(task.action) && !use.backward_needs_weights) return;
     for (const int index : use.groups) {
-      if (!group(index).is_gathered())
+      if (!with(index, [](const auto& group) { return group.is_gathered(); }))
         return void(fail("the weights that a computation uses are gathered before it",
                          message("the weights of group ", index), "they are not gathered"));
-      for (std::int64_t i = 0; i < count(index); ++i) {
-        const auto weight = group(index).weight(i);
-        expect_inside(range_of(weight.data(), weight.numel()), index, true);
-      }
+      with(index, [&](const auto& group) {
+        for (std::int64_t i = 0; i < count(index); ++i) {
+          const auto weight = group.weight(i);
+          this->expect_inside(range_of(weight.data(), weight.numel()), index, true);
+        }
+      });
     }
   }
 
   void after(const sharding::Task& task) {
     if (training_ && sharding::computes_backward(task.action))
       for (const int index : module_.uses()[static_cast<std::size_t>(task.index)].groups) {
-        if (!group(index).facts().trainable) continue;
+        if (!module_.problem().group(index).trainable) continue;
         auto& views = gradients_[static_cast<std::size_t>(index)];
         views.clear();
-        for (std::int64_t i = 0; i < count(index); ++i) {
-          const auto gradient = group(index).gradient(i).tensor;
-          views.push_back(range_of(gradient.data(), gradient.numel()));
-        }
+        with(index, [&](const auto& group) {
+          for (std::int64_t i = 0; i < count(index); ++i) {
+            const auto gradient = group.gradient(i).tensor;
+            views.push_back(range_of(gradient.data(), gradient.numel()));
+          }
+        });
       }
     if (task.action != sharding::Action::reduce) return;
     for (const Range& view : gradients_[static_cast<std::size_t>(task.index)]) expect_inside(view, task.index, false);
   }
 
-  std::int64_t count(int index) { return static_cast<std::int64_t>(group(index).parameters().size()); }
+  std::int64_t count(int index) const {
+    return std::ssize(module_.group_list()[static_cast<std::size_t>(index)]->parameters());
+  }
 
   /// Checks that a view lies in the buffer at rest if nothing is communicated. Otherwise it must lie in a slot, and in
   /// the memory that the communicator was given.
   void expect_inside(const Range& view, int index, bool weight) {
     ++checked_;
     const std::string where = message(weight ? "a weight" : "a gradient", " of group ", index);
-    if (weight ? group(index).in_place() : group(index).adds_in_place()) {
-      const auto at_rest = [](const auto& buffer) { return range_of(buffer.data(), buffer.size()); };
-      if (!(weight ? at_rest(group(index).model()) : at_rest(group(index).summed_gradient())).holds(view))
+    const bool at_rest = with(index, [&](const auto& group) {
+      if (!(weight ? group.in_place() : group.adds_in_place())) return false;
+      const auto range_at = [](const auto& buffer) { return range_of(buffer.data(), buffer.size()); };
+      if (!(weight ? range_at(group.model()) : range_at(group.summed_gradient())).holds(view))
         fail("a group that nothing is gathered of is used where it is at rest", where, "it lies elsewhere");
-      return;
-    }
+      return true;
+    });
+    if (at_rest) return;
     if (std::ranges::none_of(weight ? weight_slots_ : gradient_slots_, [&](auto& slot) { return slot.holds(view); }))
       fail("gathered weights, and gradients to be reduced, lie in the slots of the plan", where, "in no slot");
     if constexpr (requires { module_.communicator().moved; }) {
