@@ -114,7 +114,7 @@ TEST(ShardedCheckpoint, ResumesUnderAnyAssignmentOfStrategies) {
   const TemporaryFolder folder, other;
   const Losses expected = saved_to(folder.path());
   RunTimeAny some = rows_of_zero3;
-  some.units = {on("unit1", replicated), on("unit2.w", RunTimeAny{Zero1{}})};
+  some.units = {part_of(on("unit1", replicated)), part_of(on("unit2.w", RunTimeAny{Zero1{}}))};
   const auto near = [&](const Losses& found) {
     ASSERT_EQ(found.size(), expected.size());
     for (const auto& [own, loss] : ranges::views::zip(found, expected)) EXPECT_NEAR(own, loss, 1e-6 * loss);

@@ -115,8 +115,8 @@ TEST(PerUnit, OfRandomTensorsIsBitIdenticalToThePlainLoopAndCostsTheSumOfItsPart
     for (const Part& part : parts)
       for (const std::string& tensor : part.tensors) request.sums[tensor] = part.sums;
     request.clip = clip_of(network, request);
-    SCOPED_TRACE(message("trial ", trial, ", ", network.name, ", ", request.ranks, " ranks, ",
-                         detail::text_of_parts(calls_of(strategy_of(parts)).parts)));
+    SCOPED_TRACE(
+        message("trial ", trial, ", ", network.name, ", ", request.ranks, " ranks, ", policy_text(strategy_of(parts))));
     const Outcome found = train_sharded(network, request), expected = train_plain<float>(network, request, {});
     expect_same(found, expected);
     expect_clipping(found, request.clip);

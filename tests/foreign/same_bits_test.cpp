@@ -18,9 +18,8 @@ AnyStrategy in_pieces(const Strategy& strategy, int pieces) {
 
 std::vector<AnyStrategy> family(int pieces) {
   RunTimeAny parts{Reproducible<Zero2>{{}, pieces}};
-  parts.units = {part_of(on("*.weight|table", RunTimeAny{Zero3{}})),
+  parts.units = {part_of(on("*.weight|table", RunTimeAny{.strategy = Zero3{}, .other_layout = buffer::Owned{}})),
                  part_of(on("head.bias|cell.*", RunTimeAny{Zero1{}}))};
-  parts.units[0].value.other_layout = buffer::Owned{};
   return {parts,
           in_pieces(FullyShard<>{}, pieces),
           in_pieces(FullyShard<ReshardAfterForward::no>{.prefetch_depth = 2}, pieces),

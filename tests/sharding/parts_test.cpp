@@ -42,8 +42,9 @@ std::vector<PartOptions> random_parts(std::minstd_rand& random, Patterns pattern
 }
 /// The part of a tensor.
 const PartOptions& part_of(const std::vector<PartOptions>& parts, const std::string& name) {
-  return *std::ranges::find_if(
-      parts, [&](const PartOptions& part) { return TensorPattern{part.pattern}.matches("", {.name = name}); });
+  return *std::ranges::find_if(parts, [&](const PartOptions& part) {
+    return TensorPattern{part.pattern}.matches("", {.name = name, .shape = {}});
+  });
 }
 
 /// Runs of single strategies, each of which runs once.
