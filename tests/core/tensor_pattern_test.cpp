@@ -28,7 +28,8 @@ TEST(TensorPattern, TextAndBack) {
   for (const char* const text : {"*norm*", "a|b,role=vector", "*,role=table,least=5,most=4096"})
     EXPECT_EQ(TensorPattern::from(text, "--sharding-of ").text(), text);
   EXPECT_EQ(TensorPattern::from("role=vector", "").text(), "*,role=vector");
-  for (const char* const text : {"a,b", "role=row", "least=-1", "most=", "size=4", "a,", ""})
+  for (const char* const text :
+       {"a,b", "role=row", "least=-1", "most=", "size=4", "a,", "", "a|", "role=table,role=matrix", "least=1,least=2"})
     EXPECT_INPUT_ERROR(TensorPattern::from(text, "--sharding-of "), "--sharding-of '");
 }
 

@@ -99,14 +99,37 @@ TEST(PerUnit, HasATextOfItsParts) {
 TEST(PerUnit, RefusesNumbersOfTheModuleInsideOfAPart) {
   const auto parts_of = [](const auto& strategy) { return calls_of(PerUnit{on("a", strategy), otherwise(Zero1{})}); };
   EXPECT_INPUT_ERROR(parts_of(FullyShard<>{.prefetch_depth = 2}),
-                     "sharding: the part 'fsdp2:prefetch=2' of a strategy per unit sets how many units are gathered "
-                     "ahead, which is one for the whole module; set it next to the parts");
+                     "sharding: the strategy 'fsdp2:prefetch=2' of 'a' sets how many units are gathered "
+                     "ahead, which is one for the whole module; set it next to the parts (--sharding), or "
+                     "leave it out");
   EXPECT_INPUT_ERROR(parts_of(Zero3{.live_bound = 64}),
-                     "sharding: the part 'zero3:live=64' of a strategy per unit sets "
+                     "sharding: the strategy 'zero3:live=64' of 'a' sets "
                      "a bound of live elements");
   EXPECT_INPUT_ERROR(parts_of(Zero3{.budget = 64}),
-                     "sharding: the part 'zero3:budget=64' of a strategy per unit sets a "
+                     "sharding: the strategy 'zero3:budget=64' of 'a' sets a "
                      "budget for gathered weights");
+}
+
+TEST(PerUnit, TakesTheNumbersOfTheModuleFromTheLastPart) {
+  const PerUnit strategy{on("a", Zero1{}), otherwise(FullyShard<>{.prefetch_depth = 3, .budget = 64})};
+  EXPECT_EQ(strategy.rules().prefetch_depth, 3);
+  EXPECT_EQ(calls_of(strategy).facts.budget, 64);
+  EXPECT_EQ(calls_of(PerUnit<Zero1, Zero2>{}).parts.size(), 1u);
+}
+
+TEST(PerUnit, RefusesRunTimePartsThatTheModuleCannotHave) {
+  const auto refused = [](const auto& part) {
+    RunTimeAny strategy{Zero2{}};
+    strategy.units = {part_of(on("a", part))};
+    return test::input_error_of([&] { calls_of(strategy); });
+  };
+  EXPECT_EQ(refused(FullyShard<>{}), "");
+  EXPECT_NE(refused(Offload<Zero1>{}).find("sets where optimizer state is"), std::string::npos);
+  EXPECT_NE(refused(HybridShard<Zero1, OptimizerAcross::sharded>{.group = 2}).find("places optimizer state across"),
+            std::string::npos);
+  RunTimeHybridFull hybrid{.group = 2, .inner = {Zero1{}}};
+  hybrid.inner.units = {part_of(on("a", HybridShard<Zero1>{.group = 4}))};
+  EXPECT_INPUT_ERROR(calls_of(hybrid), "sharding: the part ");
 }
 
 TEST(PerUnit, RefusesDifferentGroupsOfRanks) {

@@ -19,6 +19,7 @@
 #include <tessera/comm/collectives.hpp>
 #include <tessera/comm/mesh.hpp>
 #include <tessera/comm/monitor.hpp>
+#include <tessera/fsdp/core/checked.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/function_ref.hpp>
 #include <tessera/fsdp/core/tensor.hpp>
@@ -146,14 +147,17 @@ class ModuleMemory : public ModuleState {
   /// Returns the layouts of groups, by the layout policies of their strategies.
   std::vector<buffer::Layout> layouts_of(std::span<const buffer::TensorGroup> groups, std::span<const int> ranks);
 
-  /// Bytes of the buffers at rest, summed over groups.
+  /// Bytes of the buffers at rest, summed over groups. Model weights of groups with different types are aligned.
   struct Sizes {
     std::int64_t main = 0, model = 0, gradient = 0, kept = 0;
     void add(const auto& group) {
       main += group.main_bytes();
-      model += group.model_bytes();
+      model += aligned(group.model_bytes());
       gradient += group.gradient_bytes();
-      kept += group.kept_bytes();
+      kept += aligned(group.kept_bytes());
+    }
+    static std::int64_t aligned(std::int64_t bytes) {
+      return std::is_same_v<AnyGroup<Types>, Group> ? bytes : round_up(bytes, device::alignment);
     }
   };
 
@@ -260,8 +264,8 @@ void ModuleMemory<Types>::collect_groups() {
     GroupedParameters& group = plan().grouped()[i];
     const sharding::GroupFacts own = plan().facts_of(group);
     layouts[i].cut_across(GroupAxes<Comm>::size(axes[i].across));
-    add_group(groups_, group.is_float, plan().part_of(group).shards_across, std::move(group.parameters),
-              static_cast<int>(i), axes[i], own, std::move(layouts[i]), std::move(kept[i]),
+    add_group(groups_, group.is_float, group.gathered && plan().part_of(group).shards_across,
+              std::move(group.parameters), static_cast<int>(i), axes[i], own, std::move(layouts[i]), std::move(kept[i]),
               in_order ? comm::SumOrder::ranks : comm::SumOrder::any);
     with_group(groups_.back(), [&](const auto& made) {
       this->plan().add(made.facts(), Device::counts_only ? 0 : made.digest_of_layouts());

@@ -3,6 +3,7 @@
 /// The mesh of ranks that a stack works on, with as many axes as its strategy uses, and each group's axes on the mesh.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <type_traits>
@@ -143,8 +144,10 @@ class StackMesh {
     require<InputError>(!has_groups() || !strategy.facts.whole_at_rest,
                         "sharding: a strategy keeps all weights on every rank (facts.whole_at_rest), so that groups of "
                         "ranks have no use; take it alone");
+    const auto groups = [](const StrategyPart& part) { return part.mesh.ranks_per_group.has_value(); };
+    const bool alone = strategy.parts.size() == 1 || std::ranges::none_of(strategy.parts, groups);
     std::vector<sharding::Axes> list;
-    for (const StrategyPart& part : strategy.parts) list.push_back(axes(part, strategy.parts.size() == 1));
+    for (const StrategyPart& part : strategy.parts) list.push_back(axes(part, alone));
     return list;
   }
 
@@ -172,7 +175,7 @@ class StackMesh {
   struct Nothing {};
   using Sum = comm::Traffic comm::MeshTraffic::*;
 
-  /// `alone`: whether the part is the whole strategy, so that an existing mesh is used only by it.
+  /// `alone`: whether no other part uses the groups of an existing mesh.
   sharding::Axes axes(const StrategyPart& part, bool alone) const {
     const sharding::Facts& facts = part.facts;
     require<InputError>(part.shards_across == (facts.across == sharding::Across::shard),

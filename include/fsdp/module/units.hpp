@@ -258,7 +258,11 @@ struct ParameterShard {
   /// Whether the shard has main weights.
   bool has_main() const { return main.data() != nullptr; }
   /// Returns the number of elements of the shard.
-  std::int64_t count() const { return has_main() ? main.numel() : model.numel(); }
+  std::int64_t count() const {
+    std::int64_t count = main.numel();
+    if (!has_main()) with_view(model, [&](const auto& view) { count = view.numel(); });
+    return count;
+  }
 };
 
 /// The computations of one micro-batch, in the order in which every rank performs them. With skip connections,

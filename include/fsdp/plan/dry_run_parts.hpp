@@ -133,18 +133,20 @@ std::vector<PartPlan> plans_of_parts(Module& module, const Optimizer& optimizer)
   if (module.parts().size() == 1) return {};
   std::vector<PartPlan> groups;
   const auto add = [&](const auto& group) {
-    groups.push_back({.weight_bytes = group.main_bytes() + group.model_bytes() + group.kept_bytes(),
-                      .gradient_bytes = group.gradient_bytes()});
+    PartPlan& plan = groups.emplace_back();
+    plan.weight_bytes = group.main_bytes() + group.model_bytes() + group.kept_bytes();
+    plan.gradient_bytes = group.gradient_bytes();
+    if (!group.facts().trainable) return;
+    const std::int64_t states = std::ssize(optimizer.optimizer().states(group.parameters().front()));
+    std::int64_t left = group.main_size();
+    for (const auto& shard : module.shards()) {
+      if (shard.group + 1 != std::ssize(groups)) continue;
+      plan.optimizer_bytes += shard.count() * std::ssize(optimizer.state_names(shard)) * std::int64_t{sizeof(float)};
+      left -= shard.count();
+    }
+    plan.optimizer_bytes += left * states * std::int64_t{sizeof(float)};
   };
   for (const auto& any : module.groups()) with_group(any, add);
-  std::int64_t next = module.trained_size();  // of the shard behind, so that padding belongs to the shard before it
-  for (std::size_t i = module.shards().size(); i-- > 0;) {
-    const auto& shard = module.shards()[i];
-    if (!shard.trainable) continue;
-    groups[static_cast<std::size_t>(shard.group)].optimizer_bytes +=
-        (next - shard.resting) * std::ssize(optimizer.state_names(shard)) * std::int64_t{sizeof(float)};
-    next = shard.resting;
-  }
   std::vector<comm::Record> calls;
   for (auto* const each : module.communicators())
     if (each->size() > 1) calls.insert(calls.end(), each->monitor().records.begin(), each->monitor().records.end());

@@ -15,6 +15,7 @@
 #include <array>
 #include <cstdint>
 #include <string>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -36,6 +37,10 @@ std::vector<StrategyPart> parts_per_unit(std::vector<StrategyPart> units, Strate
 int ranks_per_group_of(const std::vector<StrategyPart>& units, int ranks);
 /// Whether every rank holds all weights of all parts between steps.
 bool all_whole(const std::vector<StrategyPart>& units);
+template <class Part>
+inline constexpr bool is_otherwise = false;
+template <class S>
+inline constexpr bool is_otherwise<Otherwise<S>> = true;
 /// Returns the text of a strategy per unit.
 std::string text_of_parts(const std::vector<StrategyPart>& units, const StrategyPart& rest);
 
@@ -78,11 +83,18 @@ struct PerUnit {
   /// weights after each use are then held for longer (sharding::Facts).
   std::int64_t budget = 0;
 
-  PerUnit() : PerUnit(std::vector<StrategyPart>{part_of(S{})...}) {}
+  /// All tensors have the last strategy.
+  PerUnit() : PerUnit(std::vector<StrategyPart>{part_of(std::tuple_element_t<sizeof...(S) - 1, std::tuple<S...>>{})}) {}
   /// `parts`: on(pattern, strategy) any number of times, then otherwise(strategy).
   template <class... Parts>
   requires(sizeof...(Parts) == sizeof...(S)) explicit PerUnit(const Parts&... parts)
-      : PerUnit(std::vector<StrategyPart>{part_of(parts)...}) {}
+      : PerUnit(std::vector<StrategyPart>{part_of(parts)...}) {
+    constexpr std::array last{detail::is_otherwise<Parts>...};
+    static_assert(
+        last.back() && std::ranges::count(last, true) == 1,
+        "fsdp: PerUnit ends with the strategy of all other tensors; write PerUnit{on(pattern, strategy), ..., "
+        "otherwise(strategy)}");
+  }
 
   /// The rules of the whole module.
   sharding::Rules rules() const {
@@ -108,7 +120,15 @@ struct PerUnit {
     rules.facts = sharding::facts_of(Part{});
     return rules;
   }
-  explicit PerUnit(std::vector<StrategyPart> parts) : units(std::move(parts)), rest(units.back()) { units.pop_back(); }
+  /// The numbers of the whole module are those of the last part, unless they are set.
+  explicit PerUnit(std::vector<StrategyPart> parts)
+      : units(std::move(parts)),
+        rest(units.back()),
+        prefetch_depth(rest.rules.prefetch_depth),
+        live_bound(rest.rules.live_bound),
+        budget(rest.facts.budget) {
+    units.pop_back();
+  }
 };
 
 /// @cond

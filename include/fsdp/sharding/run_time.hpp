@@ -17,6 +17,7 @@
 #include <vector>
 
 #include <tessera/fsdp/buffer/layout_policies.hpp>
+#include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/policy_text.hpp>
 #include <tessera/fsdp/sharding/per_unit.hpp>
 #include <tessera/fsdp/sharding/strategies.hpp>
@@ -86,6 +87,10 @@ template <class First, class... Rest>
 std::vector<StrategyPart> RunTimeStrategy<First, Rest...>::parts() const {
   RunTimeStrategy own = *this;
   own.units.clear();
+  for (const StrategyPart& part : units)
+    require<InputError>(part.shards_across == std::is_same_v<Across, buffer::Shard>, "sharding: the part '", part.name,
+                        "' places optimizer state across groups differently than the module's strategy; give both the "
+                        "same placement");
   return detail::parts_per_unit(units, part_of(own));
 }
 template <class First, class... Rest>

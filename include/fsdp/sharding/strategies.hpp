@@ -197,6 +197,8 @@ struct HybridShard {
   std::vector<StrategyPart> parts() const requires sharding::MayHaveParts<Inner> {
     std::vector<StrategyPart> list = inner.parts();
     for (StrategyPart& part : list) {
+      require<InputError>(!part.mesh.ranks_per_group, "sharding: the part '", part.name,
+                          "' inside HybridShard forms groups of ranks too; give it the strategy within a group");
       part.facts.across = facts().across;
       part.mesh.ranks_per_group = group;
       part.name = message("hybrid:", group, optimizer == OptimizerAcross::sharded ? ":full:" : ":", part.name);
@@ -227,6 +229,10 @@ struct Offload : Strategy {
 /// A strategy with a different layout policy.
 template <class Strategy, buffer::LayoutPolicy L>
 struct WithLayout : Strategy {
+  static_assert(
+      !requires { Strategy::default_rules(); },
+      "fsdp: WithLayout is of one strategy, and each part of a PerUnit has its own layout; put WithLayout into the "
+      "parts");
   using Layout = L;
   L policy{};  ///< the layout, with its numbers
 
@@ -290,6 +296,11 @@ struct Reproducible : Strategy {
                  pieces);
   }
 };
+
+template <class S>
+inline constexpr bool tensors_whole<Offload<S>> = tensors_whole<S>;
+template <class S>
+inline constexpr bool tensors_whole<Reproducible<S>> = tensors_whole<S>;
 
 namespace detail {
 

@@ -156,6 +156,13 @@ struct ByGroup {};
 template <class S>
 using OptimizerPlacement = typename detail::AcrossOf<S>::type;
 
+/// Whether main weights and optimizer state live in host memory.
+template <class S>
+inline constexpr bool offloads_optimizer_of = false;
+template <class S>
+requires requires { S::offloads_optimizer; }
+inline constexpr bool offloads_optimizer_of<S> = S::offloads_optimizer;
+
 /// The strategy of some groups of a module, as a value whose type does not depend on the strategy's.
 struct StrategyPart {
   TensorPattern pattern = {};  ///< its tensors; ignored in the last part, which has those that no pattern selects
@@ -164,6 +171,8 @@ struct StrategyPart {
   MeshChoice mesh = {};        ///< see mesh_of
   bool shards_across = false;  ///< whether its OptimizerPlacement is Shard
   std::string layout = {};     ///< its layout policy: equal texts are equal policies; empty if that is not known
+  bool own_schedule = false;   ///< whether the strategy has its own schedule
+  bool offloads = false;       ///< whether main weights and optimizer state are in host memory
   std::size_t same_as = 0;     ///< index of the first part with the same strategy, whose groups include its tensors
   std::string name = {};       ///< the strategy's text
   /// See buffer::build_layouts.
@@ -191,6 +200,8 @@ StrategyPart part_of(const S& strategy) {
   StrategyPart part{.facts = sharding::facts_of(strategy),
                     .mesh = mesh_of(strategy),
                     .shards_across = std::is_same_v<OptimizerPlacement<S>, buffer::Shard>,
+                    .own_schedule = sharding::GivesSchedule<S>,
+                    .offloads = offloads_optimizer_of<S>,
                     .name = policy_text(strategy),
                     .build_layouts = [layout = layout_of(strategy)](std::span<const buffer::TensorGroup> groups,
                                                                     std::span<const int> parts) {
@@ -227,13 +238,6 @@ template <class S>
 inline constexpr bool tensors_whole = std::is_same_v<typename S::AtRest, buffer::Replicate> ||
                                       (buffer::keeps_tensors_whole<typename S::Layout> &&
                                        std::is_same_v<OptimizerPlacement<S>, buffer::Replicate>);
-
-/// Whether main weights and optimizer state live in host memory.
-template <class S>
-inline constexpr bool offloads_optimizer_of = false;
-template <class S>
-requires requires { S::offloads_optimizer; }
-inline constexpr bool offloads_optimizer_of<S> = S::offloads_optimizer;
 
 namespace detail {
 

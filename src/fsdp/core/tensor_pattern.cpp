@@ -19,14 +19,22 @@ constexpr std::array roles{Role::matrix, Role::table, Role::vector};
 
 /// Sets the member that a part of a pattern's text specifies. Returns whether the part is valid.
 bool set_part(TensorPattern& pattern, std::string_view part) {
+  const TensorPattern usual;
   const std::size_t split = part.find('=');
-  if (split == std::string_view::npos) return pattern.names.empty() && !(pattern.names = part).empty();
+  if (split == std::string_view::npos) {
+    const std::vector<std::string_view> alternatives = split_at(part, '|');
+    if (!pattern.names.empty() || std::ranges::count(alternatives, std::string_view()) > 0) return false;
+    pattern.names = part;
+    return true;
+  }
   const std::string_view key = part.substr(0, split), value = part.substr(split + 1);
   for (const Role role : roles)
-    if (key == "role" && name_of(role) == value) return pattern.role = role, true;
+    if (key == "role" && name_of(role) == value && !pattern.role) return pattern.role = role, true;
   const std::optional<std::int64_t> number = number_of_digits(value);
-  if (!number || (key != "least" && key != "most")) return false;
-  (key == "least" ? pattern.least : pattern.most) = *number;
+  std::int64_t& bound = key == "least" ? pattern.least : pattern.most;
+  if (!number || (key != "least" && key != "most") || bound != (key == "least" ? usual.least : usual.most))
+    return false;
+  bound = *number;
   return true;
 }
 
@@ -58,8 +66,10 @@ std::string TensorPattern::text() const {
 TensorPattern TensorPattern::from(std::string_view text, std::string_view what) {
   TensorPattern pattern{.names = {}};
   for (const std::string_view part : split_at(text, ','))
-    require<InputError>(set_part(pattern, part), what, "'", shortened(part), "' of the pattern '", shortened(text),
-                        "' is not valid; join name patterns, role=matrix|table|vector, least=N and most=N with commas");
+    require<InputError>(
+        set_part(pattern, part), what, "'", shortened(part), "' of the pattern '", shortened(text),
+        "' is not valid; write names, joined with |, then role=matrix|table|vector, least=N and most=N, each once and "
+        "after a comma");
   if (pattern.names.empty()) pattern.names = "*";
   return pattern;
 }

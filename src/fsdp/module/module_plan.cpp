@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <bit>
+#include <functional>
+#include <set>
 #include <utility>
 
 #include <tessera/fsdp/core/checked.hpp>
@@ -279,12 +281,14 @@ void ModulePlan::find_classes() {
         for (const int group : problem.unit(task.index).groups)
           trained[static_cast<std::size_t>(group)][order] = problem.group(group).trainable;
   }
+  // Checkpoints store a number by class, so that classes are not numbered by groups, which depend on the strategy.
+  const std::set<std::vector<bool>, std::greater<>> all(trained.begin(), trained.end());
+  for (const std::vector<bool>& by : all)
+    if (std::ranges::count(by, true) > 0) classes_.push_back(by);
   for (const std::vector<bool>& by : trained) {
     // A group that no order trains belongs to no class, so any class is valid for it.
-    const bool any = std::ranges::count(by, true) > 0;
-    auto found = std::ranges::find(classes_, by);
-    if (any && found == classes_.end()) found = classes_.insert(classes_.end(), by);
-    class_of_.push_back(any ? static_cast<int>(found - classes_.begin()) : 0);
+    const auto found = std::ranges::find(classes_, by);
+    class_of_.push_back(found == classes_.end() ? 0 : static_cast<int>(found - classes_.begin()));
   }
   if (classes_.empty()) classes_.emplace_back(passes_.orders.size(), true);
 }

@@ -183,6 +183,8 @@ std::vector<std::vector<std::size_t>> strategies_of(UnitLists units, std::span<c
 
 /// Returns whether every parameter of every unit is float next to 16-bit weights. Throws as strategies_of does.
 std::vector<std::vector<bool>> floats_of(UnitLists units, const FloatWeights& floats) {
+  require<InputError>(floats.patterns.size() == floats.is_float.size(), "precision: ", floats.patterns.size(),
+                      " patterns and ", floats.is_float.size(), " types; make the value by PrecisionBy{on(...), ...}");
   std::vector<std::vector<bool>> list;
   for (const auto& unit : indices_of(floats.patterns, units, "precision: ")) {
     auto& own = list.emplace_back();
@@ -203,6 +205,14 @@ std::vector<std::vector<Key>> keys_of(UnitLists units, const UnitOptions& option
     for (const Parameter& parameter : units[unit].parameters) users[parameter.name].push_back(together[unit]);
   const auto strategies = strategies_of(units, parts);
   const auto floats = floats_of(units, options.precision);
+  for (std::size_t unit = 0; keeps_joined && unit < units.size(); ++unit)
+    for (std::size_t i = 1; i < strategies[unit].size(); ++i)
+      require<InputError>(
+          !units[unit].parameters[i].joins_previous ||
+              (strategies[unit][i] == strategies[unit][i - 1] && floats[unit][i] == floats[unit][i - 1]),
+          "sharding: '", units[unit].parameters[i].name, "' of ", units[unit].name,
+          " has another strategy or precision than the tensor before it, with which one matmul uses it, "
+          "so that results with pieces would depend on the patterns; select both or neither");
   std::vector<std::vector<Key>> keys(units.size());
   std::map<Key, std::int64_t> sizes;
   int first_block = -1;  // of the consecutive blocks that end with `unit`
@@ -406,14 +416,18 @@ void require_float_weights(std::span<const Unit> units, const FloatWeights& floa
   for (const Unit& unit : units)
     for (const Parameter& parameter : unit.parameters)
       if (parameter.may_be_float) possible.insert(parameter.name);
-  for (const Unit& unit : units)
-    for (const Parameter& parameter : unit.parameters)
-      require<InputError>(
-          parameter.may_be_float || !floats.contains(unit.name, parameter), "precision: '", parameter.name, "' of ",
-          unit.name, " is selected to be float, and its module computes with it in 16 bits; ",
+  const auto selected = floats_of(units, floats);
+  for (std::size_t unit = 0; unit < units.size(); ++unit)
+    for (std::size_t i = 0; i < selected[unit].size(); ++i) {
+      const Parameter& parameter = units[unit].parameters[i];
+      if (parameter.may_be_float || !selected[unit][i]) continue;
+      throw InputError(message(
+          "precision: '", parameter.name, "' of ", units[unit].name,
+          " is selected to be float, and its module computes with it in 16 bits; ",
           possible.empty() ? "no weight of this model can be float"
                            : message("weights that can be float are '", *possible.begin(), "' and ",
-                                     possible.size() - 1, " others: norms, the embedding's table and the head"));
+                                     possible.size() - 1, " others: norms, the embedding's table and the head")));
+    }
 }
 
 std::int64_t trained_elements(std::span<const Unit> units, const UnitOptions& options) {

@@ -15,19 +15,25 @@
 namespace fsdp::plan {
 namespace {
 
-using Amounts = std::array<std::int64_t, 4>;  ///< elements of each kind at rest, and rows
+/// Elements of each kind at rest, for each type of weights and placement of optimizer state; and rows.
+using Amounts = std::vector<std::int64_t>;
 
 /// The properties that determine the memory of a rank that steps whole tensors.
 struct Load {
-  Amounts amounts{};
+  Amounts amounts = {};
   std::multiset<std::pair<Role, std::vector<std::int64_t>>> stepped = {};
 
   friend auto operator<=>(const Load&, const Load&) = default;
 };
 
 Amounts amounts_of(GroupList groups, int rank, RowsOfRanks rows) {
-  const auto [trained, resting, kept] = elements_of(groups, rank);
-  return {trained, resting, kept, rows.empty() ? 0 : rows[static_cast<std::size_t>(rank)]};
+  std::map<std::pair<std::int64_t, bool>, std::vector<const GroupTensors*>> alike;
+  for (const GroupTensors* const group : groups)
+    alike[{group->facts().bytes_per_weight, group->facts().across == sharding::Across::shard}].push_back(group);
+  Amounts amounts{rows.empty() ? 0 : rows[static_cast<std::size_t>(rank)]};
+  for (const auto& [kind, list] : alike)
+    for (const std::int64_t elements : elements_of(list, rank)) amounts.push_back(elements);
+  return amounts;
 }
 
 Load load_of(GroupList groups, int rank, RowsOfRanks rows) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tessera/fsdp/precision/policies.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 
@@ -11,7 +12,7 @@ namespace fsdp {
 
 bool FloatWeights::contains(std::string_view unit, const Parameter& parameter) const {
   const std::size_t index = index_of(patterns, unit, parameter, "precision: ");
-  return index < patterns.size() && is_float[index];
+  return index < std::min(patterns.size(), is_float.size()) && is_float[index];
 }
 
 DynamicLossScale::DynamicLossScale(const State& state) : state_(state) {

@@ -13,13 +13,19 @@ std::vector<StrategyPart> parts_per_unit(std::vector<StrategyPart> units, Strate
   if (units.empty()) return {std::move(rest)};
   for (StrategyPart& part : units) {
     const auto refuse = [&](bool sets, const char* what) {
-      require<InputError>(!sets, "sharding: the part '", part.name, "' of a strategy per unit sets ", what,
-                          ", which is one for the whole module; set it next to the parts");
+      require<InputError>(
+          !sets, "sharding: the strategy '", part.name, "' of '", part.pattern.text(), "' sets ", what,
+          ", which is one for the whole module; set it next to the parts (--sharding), or leave it out");
     };
     refuse(part.rules.prefetch_depth != 1, "how many units are gathered ahead");
     refuse(part.rules.live_bound != 0, "a bound of live elements");
     refuse(part.facts.budget != 0, "a budget for gathered weights");
     refuse(part.facts.pieces != 0, "the pieces of a step");
+    refuse(part.offloads != rest.offloads, "where optimizer state is");
+    require<InputError>(!part.own_schedule && !rest.own_schedule, "sharding: '",
+                        part.own_schedule ? part.name : rest.name,
+                        "' has its own schedule, which does not know the groups of other parts; take strategies with "
+                        "rules()");
     if (rest.facts.pieces > 0) part.rules.reduce_every_micro_batch = true;
   }
   for (sharding::Facts* const facts : {&rest.facts, &rest.rules.facts}) facts->budget = facts->pieces = 0;

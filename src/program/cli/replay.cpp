@@ -77,8 +77,8 @@ ShardingChoice sharding_of(const Replay& command, const ShardingChoice& of_run) 
   if (!command.sharding) return of_run;
   ShardingChoice given = *command.sharding;
   given.layout = of_run.layout;
-  given.units = of_run.units;
   const int pieces = pieces_of(of_run);
+  if (pieces == 0) given.units = of_run.units;
   if (pieces == 0)
     require<InputError>(given == of_run, "--sharding ", to_text(given),
                         ": the run's steps are not cut into pieces, so ",

@@ -159,11 +159,12 @@ ShardingChoice parse_whole_sharding(std::string_view text) {
   constexpr std::string_view key = "layout=";
   std::string strategy;
   LayoutChoice layout = LayoutChoice::own;
-  for (const std::string_view part : split_at(rest, ':'))
-    if (part.starts_with(key))
+  for (const std::string_view part : split_at(rest, ':')) {
+    if (part.starts_with(key) && layout == LayoutChoice::own && part.data() != rest.data())
       from_text("layout", part.substr(key.size()), layout);
-    else
-      strategy += (strategy.empty() ? "" : ":") + std::string(part);
+    else  // what is empty or there twice is an unknown strategy
+      strategy += (part.data() == rest.data() ? "" : ":") + std::string(part);
+  }
   ShardingChoice choice = parse_sharding(strategy);
   choice.layout = layout;
   for (std::string& unit : units) {

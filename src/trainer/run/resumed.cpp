@@ -96,6 +96,8 @@ std::map<std::string, std::pair<std::string, std::string>> changed_groups(const 
 std::string to_have_the_same_bits(const std::string& name, const std::string& before, const RunRecord& then,
                                   const RunRecord& now) {
   if (name == "threads") return "resume with --threads " + before;
+  if (name == "precision" && before.ends_with("+fp32") != value_of(now, name).ends_with("+fp32"))
+    return before.ends_with("+fp32") ? "resume with the run's --precision-of" : "resume without --precision-of";
   if (name == "precision") return "resume with --precision " + before;
   if (name == "instruction-set")
     return "resume on processors that have it; TESSERA_ISA chooses a lesser one than a processor has";
