@@ -121,7 +121,7 @@ TEST(PerUnit, RefusesRunTimePartsThatTheModuleCannotHave) {
   const auto refused = [](const auto& part) {
     RunTimeAny strategy{Zero2{}};
     strategy.units = {part_of(on("a", part))};
-    return test::input_error_of([&] { calls_of(strategy); });
+    return fsdp::test::input_error_of([&] { calls_of(strategy); });
   };
   EXPECT_EQ(refused(FullyShard<>{}), "");
   EXPECT_NE(refused(Offload<Zero1>{}).find("sets where optimizer state is"), std::string::npos);

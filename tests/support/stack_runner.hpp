@@ -154,13 +154,13 @@ struct RunResults {
 };
 
 /// Runs a stack on float over Threads. `stack` is a value of --sharding with its numbers, followed by suffixes: "/bf16"
-/// for mixed precision; "/bf16+fp32" for float weights in it (UnitOptions::precision); "/owned" for that layout; "/run-time" for a strategy chosen at run time, optionally after
-/// "/layout=" and a value of --layout; "/by-placement" for a strategy type defined by its placements; "/offload" for
-/// the optimizer in host memory; "/bf16-wire" for gradients rounded in flight; "/queued" for an asynchronous device;
-/// "/nccl" for the same over a fake NCCL. "watched" is FullyShard on a communicator that can omit sums and records the
-/// memory of its calls, and "alternating" FullyShard of a Llama whose blocks alternate between attention and MLP. Only
-/// "replicated" and stacks with "/run-time" or "/by-placement" have digests. Throws InputError for stacks that the
-/// tests do not compile.
+/// for mixed precision; "/bf16+fp32" for float weights in it (UnitOptions::precision); "/owned" for that layout; "/run-
+/// time" for a strategy chosen at run time, optionally after "/layout=" and a value of --layout; "/by-placement" for a
+/// strategy type defined by its placements; "/offload" for the optimizer in host memory; "/bf16-wire" for gradients
+/// rounded in flight; "/queued" for an asynchronous device; "/nccl" for the same over a fake NCCL. "watched" is
+/// FullyShard on a communicator that can omit sums and records the memory of its calls, and "alternating" FullyShard of
+/// a Llama whose blocks alternate between attention and MLP. Only "replicated" and stacks with "/run-time" or "/by-
+/// placement" have digests. Throws InputError for stacks that the tests do not compile.
 RunResults run(std::string_view stack, const RunOptions& options);
 
 /// The number K in a stack's name, such as 2 in "hybrid:2:full", which must divide the ranks; 1 if there is none.
