@@ -2,6 +2,7 @@
 // How a model's list of units becomes groups: merged, separate, replicated, frozen.
 #include <tessera/fsdp/module/units.hpp>
 
+#include <algorithm>
 #include <limits>
 #include <numeric>
 
@@ -10,6 +11,7 @@
 #include <support/small_llama.hpp>
 #include <support/temporary_folder.hpp>
 #include <tessera/fsdp/module/module_plan.hpp>
+#include <tessera/fsdp/sharding/per_unit.hpp>
 #include <tessera/fsdp/sharding/scheduler.hpp>
 #include <tessera/fsdp/sharding/slots.hpp>
 #include <tessera/fsdp/sharding/strategies.hpp>
@@ -158,6 +160,26 @@ TEST(Units, JoinedTensorsArePersistentOnlyTogether) {
   for (const int field : {2, 3}) units[0].parameters[static_cast<std::size_t>(field)].joins_previous = true;
   EXPECT_EQ(text_of(group_parameters(units, {}, persisting(8))), "block: q; block, persistent: norm k v");
   EXPECT_EQ(text_of(group_parameters(units, {}, persisting(8), true)), "block: q k v; block, persistent: norm");
+  const auto parts = [](const char* names) { return calls_of(PerUnit{on(names, Zero1{}), otherwise(Zero2{})}).parts; };
+  EXPECT_EQ(text_of(group_parameters(units, {}, parts("k"))), "block: norm q v; block, zero1: k");
+  EXPECT_EQ(text_of(group_parameters(units, {}, parts("q|k|v"), true)), "block: q k v, zero1; block: norm");
+  EXPECT_INPUT_ERROR(group_parameters(units, {}, parts("k"), true),
+                     "sharding: 'k' of block has another strategy or precision than the tensor before it");
+}
+
+/// Checkpoints number classes.
+TEST(ModulePlan, NumbersClassesByTheirOrdersAndNotByGroups) {
+  const std::vector<Unit> units{{"a", {{"a.w", {4, 4}}, {"a.b", {4}}}}, {"b", {{"b.w", {4, 4}}}}};
+  const auto class_of = [&](const StrategyCalls& strategy, const char* group) {
+    ModulePlan plan(units, {.orders = {mirrored({0}), mirrored({1})}}, strategy,
+                    std::vector<sharding::Axes>(strategy.parts.size()), 1, false);
+    for (const GroupedParameters& each : plan.grouped()) plan.add(plan.facts_of(each));
+    plan.make_schedules();
+    const auto& names = plan.names().groups;
+    return plan.step_class(static_cast<int>(std::ranges::find(names, group) - names.begin()));
+  };
+  EXPECT_EQ(class_of(calls_of(Zero2{}), "b"), 1);
+  EXPECT_EQ(class_of(calls_of(PerUnit{on("a.w", Zero1{}), otherwise(Zero2{})}), "b"), 1);
 }
 
 /// Plans training passes of at most `micro_batches` micro-batches over the small units, on two ranks. `asked` receives
