@@ -162,7 +162,7 @@ TEST(Units, JoinedTensorsArePersistentOnlyTogether) {
   EXPECT_EQ(text_of(group_parameters(units, {}, persisting(8), true)), "block: q k v; block, persistent: norm");
   const auto parts = [](const char* names) { return calls_of(PerUnit{on(names, Zero1{}), otherwise(Zero2{})}).parts; };
   EXPECT_EQ(text_of(group_parameters(units, {}, parts("k"))), "block: norm q v; block, zero1: k");
-  EXPECT_EQ(text_of(group_parameters(units, {}, parts("q|k|v"), true)), "block: q k v, zero1; block: norm");
+  EXPECT_EQ(text_of(group_parameters(units, {}, parts("q|k|v"), true)), "block, zero1: q k v; block: norm");
   EXPECT_INPUT_ERROR(group_parameters(units, {}, parts("k"), true),
                      "sharding: 'k' of block has another strategy or precision than the tensor before it");
 }
