@@ -35,9 +35,9 @@ LIST = re.compile(r"std::vector<(fsdp::[\w:]+)(?: const\*)?, std::allocator<\1(?
 SPECIAL = re.compile(r"(fsdp::(?:\w+::)*(\w+))::(?:~\2\(\)|\2\(\1(?: const&|&&)\)|operator=\(\1(?: const&|&&)\))$")
 # Structs that designated initialisers make: a declared constructor would forbid them.
 AGGREGATES = {"fsdp::" + name for name in (
-    "LlamaConfig", "LoraConfig", "ModuleSettings", "NamedValue", "Order", "Parameter", "PassPlan", "RopeConfig", "RowRequests", "RunShape",
-    "Statistic", "StrategyCalls", "Unit", "UnitOptions", "comm::Options", "plan::Plan", "plan::Request", "sharding::Residency",
-    "tiling::TilePlan")}
+    "FloatWeights", "LlamaConfig", "LoraConfig", "ModuleSettings", "NamedValue", "Order", "Parameter", "PassPlan", "RopeConfig", "RowRequests", "RunShape",
+    "Statistic", "StrategyCalls", "StrategyPart", "TensorPattern", "Unit", "UnitOptions", "comm::Options", "plan::PartPlan",
+    "plan::Plan", "plan::Request", "sharding::Residency", "tiling::TilePlan")}
 
 
 def in_object(symbols):

@@ -102,7 +102,7 @@ TEST(Parts, OfRandomStrategiesMatchSingleStrategies) {
       const PartOptions& own = listed ? *std::ranges::find(parts, pattern, &PartOptions::pattern) : parts.back();
       EXPECT_EQ(collectives_of(found, unit), collectives_of(run_once(stack_of(own), ranks, micro_batches), unit));
     }
-    if (trial % 5 != 0) continue;
+    if (trial % 5 != 0 || sanitized) continue;  // a sanitizer's build has no stack with the optimizer in host memory
     const RunResults offloaded = run(stack_of(parts.back()) + "/offload", options);
     expect_same_bits(offloaded, found);
     expect_planned_bytes(offloaded);

@@ -109,6 +109,10 @@ class PolicyParts {
     bool fixed = false;    ///< determined by the type, so never read from a text
   };
 
+  PolicyParts();
+  PolicyParts(const PolicyParts&);
+  ~PolicyParts();
+
   /// Adds a word of the kind's name.
   void word(std::string_view word);
   /// Adds a number; `read` stores it in `value`.

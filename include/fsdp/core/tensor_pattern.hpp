@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include <tessera/fsdp/core/lists.hpp>
 #include <tessera/fsdp/core/parameter.hpp>
 
 namespace fsdp {
@@ -70,3 +71,5 @@ std::size_t index_of(std::span<const TensorPattern> patterns, std::string_view u
                      std::string_view what);
 
 }  // namespace fsdp
+
+FSDP_LIST(fsdp::TensorPattern)  // compiled into the library

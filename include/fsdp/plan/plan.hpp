@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include <tessera/fsdp/core/lists.hpp>
 #include <tessera/fsdp/device/memory.hpp>
 #include <tessera/fsdp/device/operation.hpp>
 #include <tessera/fsdp/execution/step_size.hpp>
@@ -91,3 +92,5 @@ template <class Model>
 std::string tiling_text(const Model& model, typename Model::Stack::Tiling tiling, const Request& request);
 
 }  // namespace fsdp::plan
+
+FSDP_LIST(fsdp::plan::PartPlan)  // compiled into the library

@@ -19,6 +19,7 @@
 #include <tessera/fsdp/buffer/layout.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/has_member.hpp>
+#include <tessera/fsdp/core/lists.hpp>
 #include <tessera/fsdp/core/policy_text.hpp>
 #include <tessera/fsdp/core/tensor_pattern.hpp>
 #include <tessera/fsdp/sharding/problem.hpp>
@@ -355,3 +356,5 @@ consteval bool check_sharding() {
 }
 
 }  // namespace fsdp
+
+FSDP_LIST(fsdp::StrategyPart)  // compiled into the library

@@ -15,6 +15,7 @@
 #include <tessera/fsdp/core/parameter.hpp>
 #include <tessera/fsdp/core/policy_text.hpp>
 #include <tessera/fsdp/core/tensor.hpp>
+#include <tessera/fsdp/core/tensor_pattern.hpp>
 #include <tessera/fsdp/core/terminal_text.hpp>
 
 #include "utf8.hpp"
@@ -30,6 +31,7 @@ template class std::vector<fsdp::Parameter>;
 template class std::vector<fsdp::Field>;
 template class std::vector<fsdp::ConfigValue>;
 template class std::vector<fsdp::PolicyParts::Part>;
+template class std::vector<fsdp::TensorPattern>;
 
 namespace fsdp {
 

@@ -29,6 +29,10 @@ std::optional<std::int64_t> number_in(std::string_view text, const PolicyNumber&
 
 }  // namespace
 
+PolicyParts::PolicyParts() = default;
+PolicyParts::PolicyParts(const PolicyParts&) = default;
+PolicyParts::~PolicyParts() = default;
+
 void PolicyParts::word(std::string_view word) { list_.push_back({.word = std::string(word)}); }
 
 void PolicyParts::add(const PolicyNumber& number, void* value, std::int64_t (*get)(const void*),

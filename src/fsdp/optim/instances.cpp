@@ -19,6 +19,7 @@
 #include <tessera/fsdp/sharding/problem.hpp>
 #include <tessera/fsdp/sharding/schedule.hpp>
 #include <tessera/fsdp/sharding/slots.hpp>
+#include <tessera/fsdp/sharding/strategy.hpp>
 #include <tessera/tiling/problem.hpp>
 
 template class fsdp::device::Arena<fsdp::device::Cpu>;
@@ -44,6 +45,7 @@ template class std::vector<fsdp::OptimizerGroup>;
 template class std::vector<fsdp::optim::StatePiece>;
 template class std::vector<fsdp::Statistic>;
 template class std::vector<fsdp::optim::StepKind>;
+template class std::vector<fsdp::StrategyPart>;
 template class std::vector<fsdp::sharding::UnitUse>;
 template class std::vector<fsdp::sharding::GroupFacts>;
 template class std::vector<fsdp::sharding::Computation>;
