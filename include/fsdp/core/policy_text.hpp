@@ -109,8 +109,11 @@ class PolicyParts {
     bool fixed = false;    ///< determined by the type, so never read from a text
   };
 
+  /// An empty list, and a copy of one.
+  /// @{
   PolicyParts();
   PolicyParts(const PolicyParts&);
+  /// @}
   ~PolicyParts();
 
   /// Adds a word of the kind's name.
