@@ -80,9 +80,9 @@ TEST(PerUnit, ABrokenRuleOfAPartIsFoundWhereverThePartStands) {
 }
 
 TEST(PerUnit, PartsWithTheSameStrategyAreOne) {
-  const PerUnit alike{on("a", FullyShard<>{}), on("b", Zero2{}), on("c", FullyShard<>{}), otherwise(FullyShard<>{})};
+  const PerUnit equal{on("a", FullyShard<>{}), on("b", Zero2{}), on("c", FullyShard<>{}), otherwise(FullyShard<>{})};
   std::vector<std::size_t> same;
-  for (const StrategyPart& part : calls_of(alike).parts) same.push_back(part.same_as);
+  for (const StrategyPart& part : calls_of(equal).parts) same.push_back(part.same_as);
   EXPECT_EQ(same, (std::vector<std::size_t>{0, 1, 0, 0}));
   using Owned = WithLayout<Zero2, buffer::Owned>;
   const PerUnit layouts{on("a", Owned{}), on("b", Owned{{}, {.slack = 0.5}}), otherwise(Zero2{})};

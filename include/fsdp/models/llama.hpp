@@ -58,7 +58,7 @@ class Llama {
   const UnitOptions& units() const { return units_; }
   std::int64_t hidden() const { return config_.hidden_size; }
   /// @}
-  /// Whether training steps draw random numbers, so that they are not all alike.
+  /// Whether training steps draw random numbers, so that a graph of one step cannot replay another.
   bool draws_random_numbers() const { return config_.adapters().dropout > 0; }
 
   /// Returns the embedding, which also computes the rotary table for all blocks.

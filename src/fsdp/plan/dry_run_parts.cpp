@@ -27,11 +27,11 @@ struct Load {
 };
 
 Amounts amounts_of(GroupList groups, int rank, RowsOfRanks rows) {
-  std::map<std::pair<std::int64_t, bool>, std::vector<const GroupTensors*>> alike;
+  std::map<std::pair<std::int64_t, bool>, std::vector<const GroupTensors*>> by_kind;
   for (const GroupTensors* const group : groups)
-    alike[{group->facts().bytes_per_weight, group->facts().across == sharding::Across::shard}].push_back(group);
+    by_kind[{group->facts().bytes_per_weight, group->facts().across == sharding::Across::shard}].push_back(group);
   Amounts amounts{rows.empty() ? 0 : rows[static_cast<std::size_t>(rank)]};
-  for (const auto& [kind, list] : alike)
+  for (const auto& [kind, list] : by_kind)
     for (const std::int64_t elements : elements_of(list, rank)) amounts.push_back(elements);
   return amounts;
 }

@@ -78,11 +78,12 @@ ShardingChoice sharding_of(const Replay& command, const ShardingChoice& of_run) 
   ShardingChoice given = *command.sharding;
   given.layout = of_run.layout;
   const int pieces = pieces_of(of_run);
-  if (pieces == 0) given.units = of_run.units;
-  if (pieces == 0)
+  if (pieces == 0) {
+    given.units = of_run.units;
     require<InputError>(given == of_run, "--sharding ", to_text(given),
                         ": the run's steps are not cut into pieces, so ",
                         "that replay takes its ranks and its strategy, ", to_text(of_run), "; leave --sharding out");
+  }
   require<InputError>(pieces_of(given) == pieces, "--sharding ", to_text(given), ": the run cut a step into ", pieces,
                       " pieces (--sharding ", to_text(of_run), "); give a strategy with as many");
   return given;
