@@ -51,4 +51,5 @@ status=0
 # One test more than cores: many wait, since their ranks are threads that hand work to each other.
 ctest --test-dir build/tests --output-on-failure --no-tests=error -j "$(($(nproc) + 1))" "${exclude[@]}" || status=$?
 [ ${#failed[@]} -eq 0 ] && exit "$status"
+echo "== FAILED: ${failed[*]} was not built completely, whatever ctest says above" >&2
 exit 1
