@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Holds `tessera plan --fit` against this machine: calibrates it, trains with every one of 20 ways on two ranks, and
+"""Holds `tessera plan --fit` against this machine: calibrates it, trains with every one of 21 ways on two ranks, and
 prints how much longer the ways that --fit names take than the fastest of all, and how far plans are from steps.
 
 usage: bench/fit.py PROGRAM [ROUNDS]     default: 3 rounds; each way's median counts
@@ -50,6 +50,7 @@ def main():
     named = [way["flags"] for way in fit["best"]]
     ways = [f"--sharding {strategy}{micro}{kept}" for strategy, micro, kept in
             itertools.product(STRATEGIES, ["", " --grad-accum 2"], ["", " --recompute"])]
+    ways += ["--sharding fsdp2 --sharding-of 'embed_tokens|lm_head=replicated'"]
     ways += [flags for flags in named if flags not in ways]
 
     steps = {flags: [] for flags in ways}

@@ -19,7 +19,7 @@ import tempfile
 HOSTS = {f"tessera-{os.getpid()}-{side}": f"10.97.0.{number}" for number, side in ((1, "a"), (2, "b"))}
 MODEL = "--hidden 256 --layers 4 --heads 8 --kv-heads 4 --intermediate 768 --vocab 1024 --seq-len 512"
 WAYS = ["--sharding fsdp2", "--sharding fsdp2 --grad-accum 2", "--sharding zero1", "--sharding zero3 --recompute",
-        "--sharding replicated"]
+        "--sharding replicated", "--sharding fsdp2 --sharding-of embed_tokens|lm_head=replicated"]
 WITHIN = ["--sharding hybrid:{ranks}", "--sharding hybrid:{ranks}:full"]  # where a host has several ranks
 
 
@@ -80,7 +80,7 @@ class Cluster:
 
 
 def report(cluster):
-    print("way                                        planned ms   took ms  planned / took   in collectives: planned, took")
+    print("way" + " " * 68 + "planned ms   took ms  planned / took   in collectives: planned, took")
     ways = WAYS + [way.format(ranks=cluster.ranks) for way in WITHIN if cluster.ranks > 1]
     for way in ways:
         text = cluster.tessera("train", "--comm", "mpi", "--cluster", "hosts.toml", "--data", "text.txt", "--data-format",
@@ -92,7 +92,7 @@ def report(cluster):
             sys.exit(f"hosts.py: {way}: no step is told\n{text}")
         took = float(found[1]) * (1 if found[2] else 1000)
         planned = float(found[4]) * (1 if found[5] else 1000)
-        print(f"{way:42} {planned:10.1f} {took:9.1f} {planned / took:15.3f}   {found[6]}, {found[3]}", flush=True)
+        print(f"{way:70} {planned:10.1f} {took:9.1f} {planned / took:15.3f}   {found[6]}, {found[3]}", flush=True)
 
 
 def main():
