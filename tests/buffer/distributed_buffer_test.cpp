@@ -122,12 +122,14 @@ TEST(Redistribute, ShardToReplicateAllGathers) {
   gathers_what_each_rank_holds<PerParameter>();
   gathers_what_each_rank_holds<Flat>();
   gathers_what_each_rank_holds<Owned>();
+  gathers_what_each_rank_holds<Blocks>();
 }
 
 TEST(Redistribute, PartialToShardSumsBitIdenticallyInRankOrder) {
   sums_each_ranks_part<PerParameter, float>();
   sums_each_ranks_part<Flat, float>();
   sums_each_ranks_part<Owned, float>();
+  sums_each_ranks_part<Blocks, float>();
 }
 
 TEST(Redistribute, PartialToShardRoundsContributionsToTheWireType) { sums_each_ranks_part<PerParameter, bf16>(); }
@@ -136,6 +138,7 @@ TEST(Redistribute, PartialToReplicateSumsBitIdenticallyInRankOrder) {
   sums_everything_on_every_rank<PerParameter>();
   sums_everything_on_every_rank<Flat>();
   sums_everything_on_every_rank<Owned>();
+  sums_everything_on_every_rank<Blocks>();
 }
 
 TEST(Redistribute, ReplicateToShardIsAViewOfThisRanksShard) {

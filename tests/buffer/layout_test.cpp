@@ -90,6 +90,7 @@ TEST(Layout, RangesCoverEachElementExactlyOnce) {
   expect(Flat{});
   expect(Rows{});
   expect(Owned{});
+  expect(Blocks{});
 }
 
 TEST(Layout, TensorsStartAtMultiplesOf64Elements) {
@@ -157,26 +158,13 @@ TEST(Flat, PadsToAMultipleOfTheRanksAndMayLeaveTrailingRanksEmpty) {
   EXPECT_TRUE(layout.ranges(2).empty());
 }
 
-/// The expected offsets and sizes are those that Megatron's tests of DBuffer assert.
-TEST(Rows, PlacesTensorsAsMegatronsDBufferDoes) {
-  const std::vector<Shape> first = {{5, 4}, {2, 6}, {3}};
-  EXPECT_EQ(Rows::of_group(first, 2).offsets, (Counts{0, 24, 20}));
-  EXPECT_EQ(Rows::of_group(first, 2).full_size, 48);
-  const std::vector<Shape> second = {{4, 4}, {1, 6}};
-  EXPECT_EQ(Rows::of_group(second, 1).offsets, (Counts{0, 18}));
-  EXPECT_EQ(Rows::of_group(second, 2).full_size, 24);
-  const std::vector<Shape> third = {{2, 6}, {4, 4}, {4, 4}, {1, 2}, {1, 6}};
-  EXPECT_EQ(Rows::of_group(third, 5).offsets, (Counts{0, 12, 32, 28, 48}));
-  EXPECT_EQ(Rows::of_group(third, 5).full_size, 60);
-}
-
 /// Checks that no row is split. Returns the number of elements over all ranks.
 std::int64_t expect_whole_rows(const Layout& layout, const std::vector<Shape>& shapes, int ranks) {
   std::int64_t held = 0;
   for (int rank = 0; rank < ranks; ++rank)
     for (const TensorRange& range : layout.ranges(rank)) {
       const Shape& shape = shapes[static_cast<std::size_t>(range.tensor)];
-      const std::int64_t row = shape.numel() / shape[0];
+      const std::int64_t row = shape.rank == 0 ? 1 : shape.numel() / shape[0];
       EXPECT_EQ(range.begin % row, 0);
       EXPECT_EQ(range.count % row, 0);
       held += range.count;
@@ -189,25 +177,14 @@ std::int64_t elements_of(const std::vector<Shape>& shapes) {
                          [](std::int64_t sum, const Shape& shape) { return sum + shape.numel(); });
 }
 
-TEST(Rows, SplitsNoRowAndPlacesTensorsIndependentlyOfRanks) {
-  const std::vector<Shape> block = {{64}, {64, 64},  {16, 64},  {16, 64}, {64, 64},
-                                    {64}, {192, 64}, {192, 64}, {64, 192}};
-  for (int ranks = 1; ranks <= 9; ++ranks) {
-    expect_whole_rows(Rows::of_group(uneven, ranks), uneven, ranks);
-    expect_whole_rows(Rows::of_group(block, ranks), block, ranks);
-    EXPECT_EQ(Rows::of_group(block, ranks).offsets, Rows::of_group(block, 1).offsets);
-  }
-}
-
-/// The case of optimizer steps that are split into pieces.
-TEST(Rows, PlacesAlignedTensorsAsFlatDoesAndSplitsNoRow) {
-  TensorGroup group{.tensors = {}, .aligned = true};
-  for (const Shape& shape : uneven) group.tensors.push_back({.shape = shape});
-  for (const int ranks : up_to_8) {
-    const Layout layout = Rows{}.build(std::span<const TensorGroup>(&group, 1), ranks).front();
-    EXPECT_EQ(layout.offsets, Flat::of_group(uneven, ranks).offsets);
-    EXPECT_EQ(expect_whole_rows(layout, uneven, ranks), elements_of(uneven));
-  }
+TEST(Rows, SplitsNoRowAndPlacesTensorsAsFlatDoes) {
+  const std::vector<Shape> coprime = {{16, 257}, {257, 16}, {1024}, {}};
+  for (const int ranks : up_to_8)
+    for (const std::vector<Shape>& shapes : {uneven, coprime}) {
+      const Layout layout = layout_of<Rows>(shapes, ranks);
+      EXPECT_EQ(layout.offsets, Flat::of_group(shapes, ranks).offsets);
+      EXPECT_EQ(expect_whole_rows(layout, shapes, ranks), elements_of(shapes));
+    }
 }
 
 /// A policy that places the tensors at given offsets.
@@ -240,31 +217,19 @@ TEST(BuildLayouts, RefuseUnalignedTensorsOfGroupsThatNeedAlignment) {
   EXPECT_INPUT_ERROR(build({8, 136}, true), "'k' starts at element 8");
 }
 
-TEST(Rows, BoundsThePaddingOfCoprimeRowSizes) {
-  const std::vector<Shape> shapes = {{1024, 50257}, {50257, 1024}, {1024}};
-  const std::int64_t elements = elements_of(shapes);
-  for (const int ranks : {1, 2, 8, 64}) {
-    const Layout layout = Rows::of_group(shapes, ranks);
-    EXPECT_EQ(layout.full_size, elements) << "the multiple is 51463168 elements a rank";
-    EXPECT_LT(layout.local_size(0), elements / ranks + 2 * 50257);
-    expect_whole_rows(layout, shapes, ranks);
-    EXPECT_EQ(layout.offsets, Rows::of_group(shapes, 1).offsets);
-  }
-}
-
 TEST(Layout, CutAcrossReplicasCoversEachElementOnce) {
   for (const int shards : {1, 2, 3})
     for (const int replicas : {1, 2, 4}) {
       for (Layout layout : {PerParameter::of_group(uneven, shards), Flat::of_group(uneven, shards),
-                            Rows::of_group(uneven, shards), layout_of<Owned>(uneven, shards)}) {
+                            layout_of<Rows>(uneven, shards), layout_of<Owned>(uneven, shards)}) {
         layout.cut_across(replicas);
         for (int shard = 0; shard < shards; ++shard)
-          EXPECT_EQ(layout.across_size(shard) * replicas, layout.local_size(shard));
+          EXPECT_EQ(layout.across_of(shard).begin(replicas), layout.local_size(shard));
         Held held(layout);
         for (int shard = 0; shard < shards; ++shard)
           for (int replica = 0; replica < replicas; ++replica)
             for (const TensorRange& range : layout.ranges_across(shard, replica)) {
-              EXPECT_LE(range.local + range.count, layout.across_size(shard));
+              EXPECT_LE(range.local + range.count, layout.across_size(shard, replica));
               held.add(range);
             }
         held.expect_once();
@@ -290,6 +255,7 @@ TEST(AnyLayout, BuildsTheLayoutOfTheStoredPolicy) {
   expect_same(Flat{});
   expect_same(Rows{});
   expect_same(Owned{});
+  expect_same(Blocks{});
 }
 
 /// A policy whose layouts encode the number of groups that it was given.

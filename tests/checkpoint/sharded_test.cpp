@@ -25,7 +25,8 @@ using Network = Net<RunTimeAny>;
 using Losses = std::vector<double>;
 
 const RunTimeAny fsdp2{.strategy = FullyShard<>{}}, zero3{.strategy = Zero3{}},
-    rows_of_zero3{.strategy = Zero3{}, .other_layout = buffer::Rows{}}, replicated{.strategy = Replicated{}};
+    blocks_of_zero3{.strategy = Zero3{}, .other_layout = buffer::Blocks{.elements = 5}},
+    replicated{.strategy = Replicated{}};
 
 using Parts = PerUnit<HybridShard<Zero1, OptimizerAcross::sharded>, HybridShard<Zero1>, FullyShard<>>;
 const Parts parts{on("unit0", HybridShard<Zero1, OptimizerAcross::sharded>{.group = 2}),
@@ -98,7 +99,7 @@ TEST(ShardedCheckpoint, ResumesUnderAnyStrategyOnAnyNumberOfRanks) {
   const Losses expected = saved_to(folder.path());
   EXPECT_EQ(resumed(folder.path(), 2, fsdp2), expected);
   EXPECT_EQ(resumed(folder.path() / "step-00000003", 2, zero3), expected);
-  EXPECT_EQ(resumed(folder.path(), 2, rows_of_zero3), expected);
+  EXPECT_EQ(resumed(folder.path(), 2, blocks_of_zero3), expected);
   const auto near = [&](int ranks, const RunTimeAny& strategy) {
     SCOPED_TRACE(message(ranks, " ranks, ", policy_text(strategy)));
     const Losses found = resumed(folder.path(), ranks, strategy);
@@ -106,14 +107,14 @@ TEST(ShardedCheckpoint, ResumesUnderAnyStrategyOnAnyNumberOfRanks) {
     for (const auto& [own, other] : ranges::views::zip(found, expected)) EXPECT_NEAR(own, other, 1e-7 * other);
   };
   for (const int ranks : {1, 3})
-    for (const RunTimeAny& strategy : {fsdp2, zero3, rows_of_zero3}) near(ranks, strategy);
+    for (const RunTimeAny& strategy : {fsdp2, zero3, blocks_of_zero3}) near(ranks, strategy);
   near(3, replicated);
 }
 
 TEST(ShardedCheckpoint, ResumesUnderAnyAssignmentOfStrategies) {
   const TemporaryFolder folder, other;
   const Losses expected = saved_to(folder.path());
-  RunTimeAny some = rows_of_zero3;
+  RunTimeAny some = blocks_of_zero3;
   some.units = {part_of(on("unit1", replicated)), part_of(on("unit2.w", RunTimeAny{Zero1{}}))};
   const auto near = [&](const Losses& found) {
     ASSERT_EQ(found.size(), expected.size());

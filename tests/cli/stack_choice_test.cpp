@@ -103,7 +103,7 @@ TEST(ParseSharding, InvalidPiecesAreRefusedWithValidAlternatives) {
 }
 
 TEST(ParseLayout, ReadsLayoutNamesAndRefusesOthers) {
-  for (const char* name : {"default", "per-parameter", "flat", "rows", "owned"})
+  for (const char* name : {"default", "per-parameter", "flat", "rows", "owned", "blocks"})
     EXPECT_EQ(to_text(parse_layout(name)), name);
   EXPECT_INPUT_ERROR(parse_layout("row"), "--layout row is not known; did you mean 'rows'?");
 }

@@ -49,7 +49,8 @@ RunTimeAny strategy_of(const std::vector<Part>& parts) {
 
 /// One to four parts with all tensors of a network; the first has the frozen ones.
 std::vector<Part> random_parts(std::minstd_rand& random, const Network& network, const std::vector<Part>& kinds) {
-  const buffer::AnyLayout layouts[] = {buffer::PerParameter{}, buffer::Flat{}, buffer::Rows{}, buffer::Owned{}};
+  const buffer::AnyLayout layouts[] = {buffer::PerParameter{}, buffer::Flat{}, buffer::Rows{}, buffer::Owned{},
+                                       buffer::Blocks{.elements = 7}};
   std::vector<Part> parts;
   for (auto count = 1 + random() % 4; count > 0; --count) {
     parts.push_back(kinds[random() % kinds.size()]);

@@ -72,6 +72,8 @@ const std::vector<Unit> three_units = {{.name = "first", .parameters = {{"a", {7
                                        {.name = "second", .parameters = {{"c", {64, 32}}, {"d", {5}}}},
                                        {.name = "third", .parameters = {{"e", {9, 33}}}}};
 
+const StepWork all{.whole = [](const Parameter&) { return true; }};
+
 template <class Strategy>
 void expect_same_plan(const Strategy& strategy, int ranks) {
   SCOPED_TRACE(policy_text(strategy) + " on " + std::to_string(ranks) + " ranks");
@@ -83,7 +85,7 @@ void expect_same_plan(const Strategy& strategy, int ranks) {
     EXPECT_EQ(meta.schedule(sharding::Pass::train), typed.schedule(sharding::Pass::train));
     EXPECT_EQ(meta.communicators().size(), typed.communicators().size());
     EXPECT_EQ(meta.whole_at_rest(), typed.whole_at_rest());
-    EXPECT_EQ(meta.first_cut(), typed.first_cut());
+    EXPECT_EQ(meta.first_cut(all), typed.first_cut(all));
     EXPECT_EQ(elements_of(meta.group_list(), rank), elements_of(typed.group_list(), rank));
   }
 }
@@ -92,7 +94,7 @@ TEST(Described, PlansWhatTheStrategysTypePlans) {
   for (const int ranks : {1, 4}) {
     each_kind<RunTimeAny>([&](RunTimeAny strategy) {
       for (const buffer::AnyLayout& layout :
-           {buffer::AnyLayout(buffer::PerParameter{}), {buffer::Flat{}}, {buffer::Owned{}}}) {
+           {buffer::AnyLayout(buffer::PerParameter{}), {buffer::Flat{}}, {buffer::Owned{}}, {buffer::Blocks{}}}) {
         strategy.other_layout = layout;
         expect_same_plan(strategy, ranks);
       }
@@ -109,7 +111,7 @@ TEST(Described, KeepsTensorsWholeIfTheLayoutDoes) {
   const OwnStrategy strategy;
   const ShardedModule<Meta<OwnStrategy>> meta(world, three_units,
                                               described<Typed<OwnStrategy>, Meta<OwnStrategy>>(strategy), {});
-  EXPECT_EQ(meta.first_cut(), "");
+  EXPECT_EQ(meta.first_cut(all), "");
   static_assert(tensors_whole<OwnStrategy> && tensors_whole<Meta<OwnStrategy>::Sharding>);
 }
 

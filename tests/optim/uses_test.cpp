@@ -184,19 +184,11 @@ TEST(OddTensors, ScalarAndEmptyTensorsTrainUnderEveryStrategyAndLayout) {
     const Loop run{.uses = {0, 1, 2}, .micro_batches = 2};
     expect_the_same_everywhere(units, run);
     const Trained expected = train(units, run, 2, RunTimeAny{.strategy = FullyShard<>{}});
-    for (const buffer::AnyLayout& layout : {buffer::AnyLayout(buffer::Flat{}), buffer::AnyLayout(buffer::Owned{})})
+    for (const buffer::AnyLayout& layout :
+         {buffer::AnyLayout(buffer::Flat{}), {buffer::Owned{}}, {buffer::Rows{}}, {buffer::Blocks{}}})
       EXPECT_EQ(train(units, run, 2, RunTimeAny{.strategy = FullyShard<>{}, .other_layout = layout}).weights,
                 expected.weights);
   }
-}
-
-TEST(OddTensors, RefuseALayoutByRowsForTensorsWithoutAxes) {
-  std::vector<Unit> units = net::units(2);
-  units[1].parameters.push_back({.name = "temperature", .shape = Shape{}});
-  on_ranks(2, [&](Comm& communicator) {
-    const RunTimeAny rows{.strategy = FullyShard<>{}, .other_layout = buffer::Rows{}};
-    EXPECT_INPUT_ERROR(Net<RunTimeAny>(communicator, units, rows), "'temperature'");
-  });
 }
 
 TEST(HundredsOfUnits, AreBitIdenticalToReplicasWithinPlannedMemory) {

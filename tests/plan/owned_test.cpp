@@ -90,7 +90,7 @@ std::int64_t matrices_alone(const Parameter& parameter) {
 
 TEST(Owned, AssignsWholeTensorsToRanksByStepWork) {
   constexpr int ranks = 3;
-  const auto work_of_ranks = [](StepWork step_work) {
+  const auto work_of_ranks = [](const StepWork& step_work) {
     std::vector<std::int64_t> work;
     for (const int rank : {0, 1, 2}) {
       comm::Simulated<> communicator({.ranks = ranks, .rank = rank});
@@ -106,7 +106,7 @@ TEST(Owned, AssignsWholeTensorsToRanksByStepWork) {
     return work;
   };
   const auto largest = [](const std::vector<std::int64_t>& work) { return *std::ranges::max_element(work); };
-  EXPECT_LT(largest(work_of_ranks(matrices_alone)), largest(work_of_ranks(elementwise_work)));
+  EXPECT_LT(largest(work_of_ranks({matrices_alone})), largest(work_of_ranks({elementwise_work})));
 }
 
 using Dry = comm::Simulated<device::Meta>;

@@ -41,7 +41,7 @@ def finds(tessera, pattern, *command):
 @pytest.mark.parametrize("flags", [
     "--sharding zero3:pieces=4 --comm threads:1",
     "--sharding zero3:pieces=4:persist=512 --blocks-per-unit 2 --comm threads:2",  # k and v are persistent, q is not
-    "--sharding fsdp2:pieces=4 --merge-units-below 5000 --layout rows --comm threads:2",  # rows pack tensors
+    "--sharding fsdp2:pieces=4 --merge-units-below 5000 --layout blocks --comm threads:2",
     "--sharding fsdp2:pieces=4 --comm threads:2 --verify-every 1",
     "--sharding fsdp2:pieces=4 --comm threads:3 --verify-every 1",
 ])

@@ -26,7 +26,7 @@ def test_what_is_listed_is_found_in_turn(program):
     offloads = itertools.cycle(values(listed, "offload").split(", "))
     for kind in values(listed, "sharding").replace("K", "2").replace("[:INNER]", ":zero3").split(" | "):
         for sharding in sorted({kind.replace("[:pieces=V]", pieces) for pieces in ("", ":pieces=4")}):
-            for layout in ("default", "per-parameter", "flat", "rows", "owned"):
+            for layout in ("default", "per-parameter", "flat", "rows", "owned", "blocks"):
                 program(FLAGS, f"--comm threads:2 --sharding {sharding} --layout {layout} --dry-run",
                         f"--precision {next(precisions)} --offload {next(offloads)}")
 

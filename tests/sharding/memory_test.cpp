@@ -41,7 +41,7 @@ RunOptions even_options(int ranks, int micro_batches) {
 
 constexpr std::string_view stacks[] = {
     "fsdp2",    "fsdp2:no-reshard", "fsdp2:deferred", "zero1",      "zero2",
-    "zero3",    "zero3:persist=40", "replicated",     "fsdp2/bf16", "fsdp2/layout=rows/run-time",
+    "zero3",    "zero3:persist=40", "replicated",     "fsdp2/bf16", "fsdp2/layout=blocks/run-time",
     "hybrid:1", "hybrid:1:full"};
 
 /// Expects the planned memory on all ranks. Returns the planned bytes of rank 0's activations.

@@ -104,7 +104,7 @@ TEST(Collectives, OfEveryStrategyMatchTheFormulas) {
   for (const std::int64_t m : sampled<std::int64_t>({1, 2, 3})) {
     const std::pair<const char*, Counts> expected[] = {
         {"fsdp2", {(units + blocks - 1) * m, units * m, 0}},
-        {"fsdp2/layout=rows/run-time", {(units + blocks - 1) * m, units * m, 0}},
+        {"fsdp2/layout=blocks/run-time", {(units + blocks - 1) * m, units * m, 0}},
         {"zero3", {(units + blocks - 1) * m, units * m, 0}},
         {"zero3:prefetch=3", {(units + blocks - 2) * m, units * m, 0}},  // one more block is kept until after the head
         {"zero3:persist=19", {(units + blocks - 1) * m + 4, units * m + 4 * m, 0}},  // norms of 3 blocks and the head

@@ -35,9 +35,11 @@ TEST(Optimizers, AllocateOnlyTheirOwnStates) {
 }
 
 /// Gradients are bit-identical in both runs, and the owner of a matrix computes the same update as every replica.
-TEST(Muon, OnOwnedTensorsIsBitIdenticalToReplicas) {
+/// Blocks cut the parameters that AdamW steps, such as the embedding.
+TEST(Muon, OnWholeMatricesIsBitIdenticalToReplicas) {
   const RunResults replicas = run("replicated", with(muon(), uneven_options(3)));
-  for (const auto stack : {"zero2/layout=owned/run-time", "zero3/layout=owned/run-time"}) {
+  for (const auto stack : {"zero2/layout=owned/run-time", "zero3/layout=owned/run-time", "fsdp2/layout=blocks/run-time",
+                           "zero2/layout=blocks:elements=40/run-time"}) {
     const RunResults owners = run(stack, with(muon(), uneven_options(3)));
     expect_same_bits(owners, replicas, stack);
   }
@@ -51,7 +53,10 @@ TEST(Muon, AddsNoCollective) {
   EXPECT_EQ(with_muon.memory[0].copied_bytes, with_adamw.memory[0].copied_bytes);
 }
 
-TEST(Muon, OnShardedMatricesIsRefused) { EXPECT_THROW(run("fsdp2", with(muon(), uneven_options(2))), Error); }
+TEST(Muon, OnShardedMatricesIsRefused) {
+  for (const auto stack : {"fsdp2", "fsdp2/layout=rows/run-time"})
+    EXPECT_INPUT_ERROR(run(stack, with(muon(), uneven_options(2))), "the optimizer muon works on whole matrices");
+}
 
 }  // namespace
 }  // namespace fsdp::test

@@ -73,7 +73,7 @@ TEST(SameBits, ForAnyLayoutAndPersistentTensors) {
     const RunResults expected = run(in_pieces("fsdp2", 3), options_of(1));
     const std::string between = message("zero3:persist=", hidden * hidden / 4);  // persistent: k and v, but not q
     for (const auto& [strategy, stack] : std::vector<std::pair<std::string, std::string>>{
-             {"fsdp2", "/layout=rows/run-time"}, {"zero3", "/layout=owned/run-time"}, {between, "/run-time"}})
+             {"fsdp2", "/layout=blocks/run-time"}, {"zero3", "/layout=owned/run-time"}, {between, "/run-time"}})
       for (const int ranks : sampled({1, 2})) {
         SCOPED_TRACE(message(strategy, stack, ", ", ranks, " ranks, width ", hidden));
         expect_same_step(run(in_pieces(strategy, 3, stack), options_of(ranks)), expected);

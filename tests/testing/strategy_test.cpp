@@ -33,7 +33,8 @@ bool all_of_them() {
   return sweep != nullptr && std::string_view(sweep) == "whole";
 }
 
-const std::array<buffer::AnyLayout, 4> layouts{buffer::PerParameter{}, buffer::Flat{}, buffer::Rows{}, buffer::Owned{}};
+const std::array<buffer::AnyLayout, 5> layouts{buffer::PerParameter{}, buffer::Flat{}, buffer::Rows{}, buffer::Owned{},
+                                               buffer::Blocks{}};
 
 /// Strategies that shard over all ranks, as values of one type.
 struct Ours {
@@ -45,7 +46,7 @@ struct Ours {
               {.strategy = Zero2{}},
               {.strategy = Zero3{.persistence_threshold = 20}},
               {.strategy = FullyShard<>{}, .other_layout = buffer::Owned{}},
-              {.strategy = FullyShard<>{}, .other_layout = buffer::Rows{}}};
+              {.strategy = FullyShard<>{}, .other_layout = buffer::Blocks{.elements = 40}}};
     std::vector<RunTimeSharded> all{
         {.strategy = FullyShard<>{.prefetch_depth = 3}},
         {.strategy = FullyShard<>{.budget = 1 << 17}},

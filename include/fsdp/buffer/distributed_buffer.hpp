@@ -112,7 +112,7 @@ class DistributedBuffer {
   }
   /// Returns the number of elements of this rank's buffer, padding included.
   std::int64_t size() const {
-    if constexpr (At::shards_shards) return layout_->across_size(at_.shard);
+    if constexpr (At::shards_shards) return layout_->across_size(at_.shard, at_.replica);
     return At::shards_tensors ? layout_->local_size(at_.shard) : layout_->full_size;
   }
 
@@ -244,12 +244,13 @@ comm::Pending<C> redistribute(C& communicator, DistributedBuffer<T, Device, F...
   return comm::all_reduce<Wire>(communicator, list, label);
 }
 
-/// Returns a view of this rank's part of a replicated buffer. Throws LogicError unless the layout has one run, since
-/// otherwise the part is not contiguous.
+/// Returns a view of this rank's part of a replicated buffer. Throws LogicError unless the layout has one run and no
+/// padding between parts, since otherwise the replicated buffer does not contain the part's buffer.
 template <class T, class Device>
 DistributedBuffer<T, Device, Shard> redistribute(const DistributedBuffer<T, Device, Replicate>& from) {
   const Layout& layout = from.layout();
-  require(layout.runs.size() == 1, "redistribute: only a flat layout's shard is a view of the replicated buffer");
+  require(layout.runs.size() == 1 && layout.runs.front().counts == layout.local_sizes,
+          "redistribute: only a flat layout's shard is a view of the replicated buffer");
   return {layout, from.at(), from.data() + layout.runs.front().begin(from.at().shard)};
 }
 

@@ -59,10 +59,13 @@ struct Layout {
   std::vector<std::int64_t> offsets;  ///< offset of each tensor in the full buffer
   std::vector<Run> runs;              ///< division of the full buffer over the ranks
   std::int64_t full_size = 0;         ///< number of elements of the full buffer, padding included
+  /// Number of elements of each tensor's block: ranks are divided at multiples of it, counted from the tensor's first
+  /// element. Empty if tensors may be cut anywhere.
+  std::vector<std::int64_t> blocks;
   /// Number of elements of each rank's buffer, padding included; may differ, may be 0.
   std::vector<std::int64_t> local_sizes;
-  /// The division of each rank's buffer over a mesh's outer axis into equal parts. One Run per shard, or a single one
-  /// if all local sizes are equal. Set by cut_across.
+  /// The division of each rank's buffer over a mesh's outer axis. One Run per shard, or a single one if all shards are
+  /// divided equally. Set by cut_across.
   std::vector<Run> across;
 
   /// Returns the number of elements of a rank's buffer, padding included.
@@ -75,14 +78,21 @@ struct Layout {
 
   /// Returns the division of `shard`'s buffer over the outer axis; see cut_across.
   const Run& across_of(int shard) const { return across[across.size() == 1 ? 0 : static_cast<std::size_t>(shard)]; }
-  /// Returns the number of elements of one part of that division.
-  std::int64_t across_size(int shard) const { return across_of(shard).counts.front(); }
+  /// Returns the number of elements of the part of rank (shard, replica) in that division.
+  std::int64_t across_size(int shard, int replica) const {
+    return across_of(shard).counts[static_cast<std::size_t>(replica)];
+  }
 
   /// Returns the ranges in the buffer of rank (shard, replica) of a mesh after cut_across, in the order of the buffer.
   std::vector<TensorRange> ranges_across(int shard, int replica) const;
 
-  /// Divides every local buffer into equal parts over the `ranks` of the outer axis, with padding if needed.
+  /// Divides every local buffer into equal parts over the `ranks` of the outer axis, with padding if needed; a layout
+  /// with `blocks` at the multiples of blocks that are nearest to equal parts.
   void cut_across(int ranks);
+
+  /// Returns the position nearest to `element`, of a buffer that has these ranges and `size` elements, at which
+  /// `blocks` allow a cut: a multiple of a block, or the first element of a range. 0 and `size` are such positions.
+  std::int64_t cut_near(std::int64_t element, std::span<const TensorRange> ranges, std::int64_t size) const;
 };
 
 /// A tensor's properties that layout policies use.
@@ -93,6 +103,8 @@ struct TensorSpec {
   /// adjacent, since one matmul over both and two separate matmuls are not bit-identical.
   bool joins_previous = false;
   std::string_view name = {};  ///< name for messages; valid during the call
+  /// Number of consecutive elements, counted from the first, that should be on one rank; 0 if none is stated.
+  std::int64_t block = 0;
 };
 
 /// A group of tensors that are gathered and reduced together.
@@ -113,7 +125,8 @@ concept LayoutPolicy = std::copyable<L> && requires(const L layout, std::span<co
   { L::name } -> std::convertible_to<std::string_view>;
 };
 
-/// Whether a layout policy never splits a tensor: its static member `keeps_tensors_whole`, default false.
+/// Whether a layout policy never splits a tensor whose block (TensorSpec) is the whole tensor: its static member
+/// `keeps_tensors_whole`, default false.
 template <class L>
 inline constexpr bool keeps_tensors_whole = false;
 template <class L>
@@ -146,11 +159,15 @@ std::vector<Layout> build_layouts(const L& policy, std::span<const TensorGroup> 
   return detail::build_layouts(L::name, &policy, build, groups, parts);
 }
 
-/// Places tensors one after the other in the full buffer, each padded to a multiple of `alignment` elements.
-Layout lay_out(std::span<const Shape> shapes, std::int64_t alignment = element_alignment);
+/// Places tensors one after the other in the full buffer, each padded to a multiple of element_alignment.
+Layout lay_out(std::span<const Shape> shapes);
 
 /// Divides the full buffer into one equal range per rank. `parts` must divide its size.
 void cut_equally(Layout& layout, int parts);
+
+/// Divides the full buffer at the borders of a table: rank r stores elements [borders[r], borders[r + 1]). The first
+/// border is 0, the last is full_size. A rank's buffer is padded to a multiple of element_alignment.
+void cut_at(Layout& layout, std::span<const std::int64_t> borders);
 
 /// Cuts each tensor along its first axis into chunks of ceil(rows / ranks) rows; trailing ranks may have short or empty
 /// chunks. Every rank's buffer has room for full chunks. Source: FSDP2 (torch.chunk).

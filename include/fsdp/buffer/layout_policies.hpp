@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Layout policies that split no row (Rows) and no tensor (Owned), and a layout policy that is chosen at run time.
+/// Layout policies that split no block (Blocks), no row (Rows) and no tensor (Owned), and a layout policy that is
+/// chosen at run time. All three choose an order of a group's tensors and a table of borders (cut_at). To place borders
+/// by hand, write a policy whose `build` calls lay_out and cut_at with your own.
 #pragma once
 
 #include <concepts>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
@@ -15,31 +18,38 @@
 
 namespace fsdp::buffer {
 
-/// Divides the group, as one range, only between rows, so that each row is stored on one rank (for block quantisation
-/// or row-wise optimizers). A row is one index of a tensor's first axis; an empty tensor has no rows.
+/// Divides each group, as one range in the order of its tensors, at multiples of blocks, counted from each tensor's
+/// first element. A tensor's block is the one that it states (Parameter::block, or the whole tensor for an optimizer
+/// that steps it whole). For other tensors it is `elements` consecutive elements, of which the last block of a tensor
+/// may have fewer, or a row, that is, one index of the first axis.
 ///
-/// Let the chunk be the least common multiple of all row lengths. If it is at most twice the longest row, every cut is
-/// at a multiple of the chunk and all parts are equal, as in Megatron's DBuffer; the padding is less than two longest
-/// rows per tensor and per rank. If the multiple is larger (rows of 1024 and 50257), tensors follow each other without
-/// padding, and each cut is at the last row border before the end of an equal part: parts differ by less than two
-/// longest rows, and every rank's buffer has room for the largest part. Groups that are `aligned` (TensorGroup) are cut
-/// in this way too, with each tensor at a multiple of element_alignment.
+/// Groups are divided one after the other. Each is given to the ranks with the fewest elements so far, up to a common
+/// level, with each border at the nearest multiple of a block. So no rank stores more than the mean over ranks + the
+/// largest block + 128 elements, padding included, and a rank may store nothing of a group: 2 heads on 4 ranks.
+///
+/// Padding: each tensor in the full buffer, and each rank's part of a group, to a multiple of 64 elements. Ranks'
+/// parts are not padded to a common size.
+struct Blocks {
+  static constexpr std::string_view name = "blocks";
+  static constexpr bool keeps_tensors_whole = true;
+  std::int64_t elements = 0;  ///< block of a tensor that states none; 0 for a row
+
+  std::string text() const;  ///< the name, and `elements` unless they are 0
+
+  /// Throws InputError for a negative number of elements.
+  std::vector<Layout> build(std::span<const TensorGroup> groups, int parts) const;
+};
+
+static_assert(LayoutPolicy<Blocks> && keeps_tensors_whole<Blocks>);
+
+/// Blocks where each block is a row, whatever tensors state, so that each row is stored on one rank.
 struct Rows {
   static constexpr std::string_view name = "rows";
 
-  std::vector<Layout> build(std::span<const TensorGroup> groups, int parts) const {
-    require_rows(groups);
-    return group_by_group(groups, parts, !groups.empty() && groups.front().aligned ? of_aligned_group : of_group);
-  }
-  /// Throws InputError, which reports the tensor's name, for a tensor without axes.
-  static void require_rows(std::span<const TensorGroup> groups);
-  /// Returns the layout of one group over `ranks` ranks. Throws LogicError for a tensor of rank 0.
-  static Layout of_group(std::span<const Shape> shapes, int ranks);
-  /// The same for a group that is `aligned`.
-  static Layout of_aligned_group(std::span<const Shape> shapes, int ranks);
+  std::vector<Layout> build(std::span<const TensorGroup> groups, int parts) const;
 };
 
-static_assert(LayoutPolicy<Rows>);
+static_assert(LayoutPolicy<Rows> && !keeps_tensors_whole<Rows>);
 
 /// Assigns the tensors of all groups to ranks, so that the work of optimizer steps of whole tensors is about equal on
 /// all ranks. In a group's full buffer the tensors of rank 0 come first, then the tensors of rank 1, and so on, so that
@@ -76,7 +86,7 @@ class AnyLayout {
   AnyLayout() = default;
   /// Takes a copy of `policy`.
   template <class L>
-  requires(std::constructible_from<std::variant<PerParameter, Flat, Rows, Owned>, L>&& LayoutPolicy<L>)
+  requires(std::constructible_from<std::variant<PerParameter, Flat, Rows, Owned, Blocks>, L>&& LayoutPolicy<L>)
       AnyLayout(L policy)
       : policy_(std::move(policy)) {}
 
@@ -84,7 +94,7 @@ class AnyLayout {
   std::vector<Layout> build(std::span<const TensorGroup> groups, int parts) const;
 
  private:
-  std::variant<PerParameter, Flat, Rows, Owned> policy_;
+  std::variant<PerParameter, Flat, Rows, Owned, Blocks> policy_;
 };
 
 static_assert(LayoutPolicy<AnyLayout> && !keeps_tensors_whole<AnyLayout>);

@@ -77,6 +77,9 @@ struct Parameter {
   /// Whether the unit's module also computes with this weight in float if its other weights are in 16 bits
   /// (PrecisionBy).
   bool may_be_float = false;
+  /// Number of consecutive elements, counted from the first, that buffer::Blocks stores on one rank, such as the rows
+  /// of an attention head; it divides the number of all elements. 0 for the layout's own block.
+  std::int64_t block = 0;
   StepOptions step = {};  ///< set from UnitOptions::groups by the module that the unit is passed to
 
   /// Returns the parameter's weight decay for an optimizer with this constant.
@@ -111,6 +114,7 @@ struct Field {
   bool joins_previous = false;
   bool adapter = false;
   bool may_be_float = false;
+  std::int64_t block = 0;
 
   static Field absent() { return {.name = "", .shape = {0}}; }  ///< placeholder for a disabled parameter
   bool present() const { return name[0] != '\0'; }              ///< false for absent()

@@ -104,7 +104,7 @@ class ParameterGroup : public GroupTensors {
   /// Number of elements of the main weights on this rank; 0 if the group has none.
   std::int64_t main_size() const {
     if (!has_main()) return 0;
-    return optimizer_sharded_across ? layout_->across_size(at_.shard) : model_size();
+    return optimizer_sharded_across ? layout_->across_size(at_.shard, at_.replica) : model_size();
   }
   /// Number of elements that this rank keeps after forward, if k ranks together keep the weights; else 0.
   std::int64_t kept_size() const { return axes_.keep == nullptr ? 0 : kept_size_of(axes_.keep->rank()); }

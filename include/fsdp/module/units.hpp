@@ -90,11 +90,17 @@ std::vector<Parameter> distinct_parameters(std::span<const Unit> units);
 /// Returns the number of elements of all distinct parameters.
 std::int64_t distinct_elements(std::span<const Unit> units);
 
-/// Returns the cost of an optimizer's step on a whole parameter, in any unit.
-using StepWork = std::int64_t (*)(const Parameter&);
-
 /// Returns the cost for an elementwise optimizer: the number of elements.
 inline std::int64_t elementwise_work(const Parameter& parameter) { return parameter.shape.numel(); }
+
+/// What layouts use of an optimizer.
+struct StepWork {
+  std::int64_t (*cost)(const Parameter&) = elementwise_work;  ///< cost of a step on a whole parameter, in any unit
+  bool (*whole)(const Parameter&) = nullptr;  ///< whether a parameter is stepped whole; nullptr if none is
+
+  std::int64_t operator()(const Parameter& parameter) const { return cost(parameter); }
+  bool takes_whole(const Parameter& parameter) const { return whole != nullptr && whole(parameter); }
+};
 
 /// Options of units that do not depend on the strategy. Patterns match whole names, with * and ? as in a
 /// shell.
@@ -232,13 +238,13 @@ using GroupList = std::span<const GroupTensors* const>;
 /// that it keeps after forward.
 std::array<std::int64_t, 3> elements_of(GroupList groups, int rank);
 
-/// Returns the name of the first trained parameter of which some rank steps only a part; empty if every parameter is
-/// stepped whole.
-std::string first_cut(GroupList groups);
+/// Returns the name of the first trained parameter that the optimizer steps whole, and of which some rank steps only a
+/// part; empty if there is none.
+std::string first_cut(GroupList groups, const StepWork& step);
 
-/// Returns the groups in the form that layout policies take; `work` is the cost of an optimizer's step, and `aligned`
-/// is as in TensorGroup.
-std::vector<buffer::TensorGroup> specs_of(std::span<const GroupedParameters> groups, StepWork work, bool aligned);
+/// Returns the groups in the form that layout policies take; `aligned` is as in TensorGroup.
+std::vector<buffer::TensorGroup> specs_of(std::span<const GroupedParameters> groups, const StepWork& step,
+                                          bool aligned);
 
 /// A part of a parameter that this rank holds; the views are into the buffers at rest.
 template <class Main, class Compute, class Accumulate, class Model = Tensor<Compute>>

@@ -149,9 +149,9 @@ class Pass;
 /// A unit's tensors while the caller computes it. At most one Use of a pass is alive at a time. Its end (`done`, or the
 /// destructor) starts the next tasks of the schedule (releases, reductions, the next gathers) and does not wait.
 ///
-/// Views are contiguous, row-major, aligned to device::alignment (except in buffer::Rows without pieces), and valid
-/// until the end of the Use; afterwards they are poisoned in debug builds and under AddressSanitizer. If the module has
-/// fixed slots, a unit's views have the same addresses in each of its uses in a pass.
+/// Views are contiguous, row-major, aligned to device::alignment, and valid until the end of the Use; afterwards they
+/// are poisoned in debug builds and under AddressSanitizer. If the module has fixed slots, a unit's views have the same
+/// addresses in each of its uses in a pass.
 template <class Stack>
 class [[nodiscard("a Use that is not named ends at once; write auto use = pass.forward(unit)")]] Use {
  public:

@@ -76,10 +76,13 @@ struct ResidualAttention : ModuleTypes<L, AttentionFields> {
     const auto vector = [](bool present, const char* name, std::int64_t size, Initial initial) {
       return present ? Parameter{name, {size}, initial} : Parameter::absent();
     };
+    const auto projection = [this](const char* name, std::int64_t rows, bool joins) {
+      return Parameter{.name = name, .shape = {rows, hidden}, .joins_previous = joins, .block = head_dim * hidden};
+    };
     return {norm_parameter("input_layernorm.weight", hidden),
-            {"self_attn.q_proj.weight", {q_columns(), hidden}},
-            {.name = "self_attn.k_proj.weight", .shape = {kv_columns(), hidden}, .joins_previous = true},
-            {.name = "self_attn.v_proj.weight", .shape = {kv_columns(), hidden}, .joins_previous = true},
+            projection("self_attn.q_proj.weight", q_columns(), false),
+            projection("self_attn.k_proj.weight", kv_columns(), true),
+            projection("self_attn.v_proj.weight", kv_columns(), true),
             {"self_attn.o_proj.weight", {hidden, q_columns()}},
             vector(biases, "self_attn.q_proj.bias", q_columns(), Initial::zeros),
             vector(biases, "self_attn.k_proj.bias", kv_columns(), Initial::zeros),

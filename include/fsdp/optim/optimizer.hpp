@@ -70,6 +70,7 @@ concept Visited = requires(O& optimizer, const O& constant) {
 
 FSDP_HAS_MEMBER(validate)
 FSDP_HAS_MEMBER(work)
+FSDP_HAS_MEMBER(whole)
 FSDP_HAS_MEMBER(step_work)
 
 }  // namespace detail
@@ -77,7 +78,7 @@ FSDP_HAS_MEMBER(step_work)
 /// An optimizer: a value that contains constants, lists the names of its states, and updates a rank's piece of a
 /// parameter. It has
 /// - `name()`: its name in logs, checkpoints and `--optimizer`;
-/// - `grain()`: Grain::elements if every element is stepped independently, Grain::tensors if it needs whole matrices;
+/// - `grain()`: Grain::elements if every element is stepped independently, Grain::tensors if it needs whole tensors;
 /// - `states(parameter)`: the names of a parameter's states; a state is a float tensor of the parameter's shape,
 ///   initially zero;
 /// - `update(stream, piece, decision)`: enqueues one step of a piece (Update). It is called for every trainable piece
@@ -87,9 +88,10 @@ FSDP_HAS_MEMBER(step_work)
 /// - `static visit(self, visitor)`: calls `visitor(name, value, help)` for each constant of `self`, a const or mutable
 ///   optimizer. Flags and logs are derived from them.
 /// It may also have `validate()`, which throws InputError for an invalid constant. With Grain::tensors it may have
-/// `static work(parameter)`, the cost of stepping a whole parameter, or `step_work()`, which returns a pointer to such
-/// a function; buffer::Owned balances this cost over ranks. With `static constexpr bool reads_decay = true` it reads
-/// each parameter's weight decay from Parameter::decay_of, so that groups of parameters may set a weight decay
+/// `static work(parameter)`, the cost of stepping a whole parameter, which buffer::Owned balances over ranks, and
+/// `static whole(parameter)`, whether it needs this parameter whole (default: every one; it steps others in any
+/// ranges); or `step_work()`, which returns both as a StepWork. With `static constexpr bool reads_decay = true` it
+/// reads each parameter's weight decay from Parameter::decay_of, so that groups of parameters may set a weight decay
 /// (OptimizerGroup); with other optimizers, groups may only set it to 0. An optimizer has no access to communicators
 /// and gathered weights. ShardedOptimizer (sharded_optimizer.hpp) applies it to a module.
 template <class O>
@@ -117,16 +119,20 @@ inline constexpr bool reads_decay = requires {
   requires O::reads_decay;
 };
 
-/// Returns the cost function that buffer::Owned balances for an optimizer: the optimizer's cost function, or the number
-/// of elements if it has none.
+/// Returns what layouts use of an optimizer: its own functions, or the number of elements as the cost, and all
+/// parameters as whole with Grain::tensors.
 template <class O>
 StepWork step_work(const O& optimizer) {
+  StepWork step;
   if constexpr (detail::has_step_work<O>())
-    return optimizer.step_work();
+    step = optimizer.step_work();
   else if constexpr (detail::has_work<O>())
-    return [](const Parameter& parameter) { return O::work(parameter); };
-  else
-    return elementwise_work;
+    step.cost = [](const Parameter& parameter) { return O::work(parameter); };
+  if constexpr (detail::has_whole<O>())
+    step.whole = [](const Parameter& parameter) { return O::whole(parameter); };
+  else if (optimizer.grain() == Grain::tensors && step.whole == nullptr)
+    step.whole = [](const Parameter&) { return true; };
+  return step;
 }
 
 /// Throws InputError, which reports the optimizer, if two of a parameter's states have the same name, or a name is
@@ -137,7 +143,7 @@ void require_state_names(std::string_view optimizer, const Parameter& parameter,
 /// Throws InputError if a group of parameters sets a weight decay, which the optimizer would ignore.
 void require_no_decays(std::string_view optimizer, GroupList groups);
 
-/// Throws InputError unless `cut`, the name of a parameter that a rank steps only in part, is empty.
+/// Throws InputError unless `cut`, the name of a parameter of which a rank would step a part, is empty.
 void require_whole(std::string_view optimizer, std::string_view cut);
 
 /// The placement of the states of a rank's piece of a parameter.
@@ -196,6 +202,13 @@ consteval bool check_optimizer() {
           },
       "fsdp: an optimizer has a work that is no static std::int64_t work(const Parameter&), the cost of stepping "
       "a whole parameter");
+  static_assert(
+      !detail::has_whole<O>() ||
+          requires(const Parameter& parameter) {
+            { O::whole(parameter) } -> std::same_as<bool>;
+          },
+      "fsdp: an optimizer has a whole that is no static bool whole(const Parameter&), whether it needs a parameter "
+      "whole");
   return Optimizer<O>;
 }
 

@@ -39,8 +39,8 @@ template <class Optimizer, class Sharding>
 consteval bool check_whole_tensors() {
   static_assert(!needs_whole_tensors<Optimizer> || tensors_whole<Sharding>,
                 "fsdp: this optimizer works on whole matrices, and the strategy cuts them over ranks; take a strategy "
-                "that keeps them whole: WithLayout<..., buffer::Owned> of one whose optimizer is not sharded across "
-                "groups, or Replicated");
+                "that keeps them whole: WithLayout<..., buffer::Owned> or buffer::Blocks of one whose optimizer is not "
+                "sharded across groups, or Replicated");
   return true;
 }
 
@@ -164,7 +164,7 @@ class ShardedOptimizer : public ShardedStates<TypesOf<StackT>> {
   ShardedOptimizer(Module& module, const Optimizer& optimizer, const device::StepRules& rules = {})
       : States(module, rules), optimizer_(optimizer) {
     if constexpr (requires { optimizer_.validate(); }) optimizer_.validate();
-    if (optimizer_.grain() == Grain::tensors) require_whole(optimizer_.name(), module.first_cut());
+    require_whole(optimizer_.name(), module.first_cut(step_work(optimizer_)));
     if constexpr (!reads_decay<Optimizer>) require_no_decays(optimizer_.name(), module.group_list());
     std::vector<StatePiece> pieces;
     for (const Shard& shard : module.shards()) {

@@ -233,13 +233,13 @@ void check_optimizer_steps(const auto& optimizer) {
 /// update of a whole tensor does not depend on its place in memory.
 template <class O>
 void check_optimizer_cuts(const O& optimizer) {
-  const bool cuts = optimizer.grain() == optim::Grain::elements;
-  const std::string_view asked =
-      cuts ? "with Grain::elements every element is stepped alone: pieces of a parameter, and any number of threads, "
-             "give the bits of the parameter stepped whole"
-           : "the same update of the same whole parameter gives the same bits";
   using Piece = detail::OptimizerPiece<bf16, O>;
   for (const Parameter& parameter : stepped_parameters()) {
+    const bool cuts = !optim::step_work(optimizer).takes_whole(parameter);
+    const std::string_view asked =
+        cuts ? "unless it needs a parameter whole, an optimizer steps every element alone: pieces of a parameter, and "
+               "any number of threads, give the bits of the parameter stepped whole"
+             : "the same update of the same whole parameter gives the same bits";
     const std::int64_t count = parameter.shape.numel();
     Piece whole(optimizer, parameter), again(optimizer, parameter);
     whole.take_steps(1);

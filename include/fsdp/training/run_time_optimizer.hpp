@@ -28,9 +28,9 @@ namespace fsdp::optim {
 
 /// A matrix's update is its momentum with all singular values brought near 1, times 0.2 sqrt(max(rows, columns)), so
 /// that matrices and AdamW can share one learning rate. Newton-Schulz iterates x = a x + (b A + c A A) x, A = x x^T, in
-/// `Compute`. Muon needs each matrix whole on the rank that steps it. buffer::Owned places matrices this way, so that
-/// no further collective is needed. Source: Jordan et al. 2024 (Muon, its coefficients); the scale of the update is
-/// from Liu et al. 2025 (Muon is scalable).
+/// `Compute`. Muon needs each matrix whole on the rank that steps it. buffer::Owned and buffer::Blocks place matrices
+/// this way, so that no further collective is needed. Source: Jordan et al. 2024 (Muon, its coefficients); the scale of
+/// the update is from Liu et al. 2025 (Muon is scalable).
 struct Muon {
   double momentum = 0.95;       ///< decay of the sum of gradients
   bool nesterov = true;         ///< whether to use Nesterov momentum
@@ -46,6 +46,7 @@ struct Muon {
   static bool is_matrix(const Parameter& parameter) {
     return parameter.role == Role::matrix && parameter.shape.rank >= 2 && parameter.shape.numel() > 0;
   }
+  static bool whole(const Parameter& parameter) { return is_matrix(parameter); }  ///< see Optimizer
   /// Returns a tensor's shape as a matrix: [first extent, product of the others], as for a convolution's kernel.
   static Shape matrix_of(const Shape& shape) { return {shape[0], shape.numel() / shape[0]}; }
 
@@ -148,7 +149,7 @@ struct RunTimeOptimizer {
   void update(Stream& stream, const Update<Compute>& piece, Tensor<const device::StepDecision> decision) const;
 
   void validate() const;
-  /// Returns the cost function of the selected optimizer.
+  /// Returns what layouts use of the selected optimizer.
   StepWork step_work() const;
 
   template <class Self, class Visitor>

@@ -14,7 +14,7 @@ using fsdp::StepSize;
 /// Returns the dry run's request for a step of this size on rank `rank` of `ranks`. Throws InputError if logits are
 /// requested while ranks share sequences.
 plan::Request plan_request(const StepSize& size, int ranks, int rank, Purpose purpose = Purpose::train,
-                           StepWork step_work = elementwise_work);
+                           const StepWork& step_work = {});
 
 /// Returns the request's shape with the plan's activation bytes, tile plans and parts of attention: the shape for a
 /// ShardedModel.

@@ -55,19 +55,38 @@ std::vector<TensorRange> Layout::whole() const {
 std::vector<TensorRange> Layout::ranges_across(int shard, int replica) const {
   const std::int64_t begin = across_of(shard).begin(replica);
   std::vector<TensorRange> held;
-  add_within(held, ranges(shard), begin, begin + across_size(shard), 0);
+  add_within(held, ranges(shard), begin, begin + across_size(shard, replica), 0);
   return held;
 }
 
 void Layout::cut_across(int ranks) {
-  if (ranks > 1)
+  const bool by_blocks = ranks > 1 && !blocks.empty();
+  if (ranks > 1 && !by_blocks)
     for (std::int64_t& size : local_sizes) size = round_up(size, element_alignment * ranks);
-  const bool alike = std::ranges::adjacent_find(local_sizes, std::not_equal_to<>()) == local_sizes.end();
+  const bool alike = !by_blocks && std::ranges::adjacent_find(local_sizes, std::not_equal_to<>()) == local_sizes.end();
   across.clear();
-  for (std::size_t rank = 0; rank < (alike ? 1 : local_sizes.size()); ++rank) {
-    const std::vector<std::int64_t> counts(static_cast<std::size_t>(ranks), local_sizes[rank] / ranks);
-    across.push_back({.full = 0, .local = 0, .counts = counts});
+  for (int shard = 0; shard < (alike ? 1 : static_cast<int>(local_sizes.size())); ++shard) {
+    const std::vector<TensorRange> held = by_blocks ? ranges(shard) : std::vector<TensorRange>();
+    Run& run = across.emplace_back();
+    for (std::int64_t rank = 0, begin = 0; rank < ranks; ++rank) {
+      const std::int64_t equal = local_size(shard) / ranks * (rank + 1);
+      const std::int64_t end = rank + 1 == ranks ? local_size(shard)
+                               : by_blocks       ? cut_near(equal, held, local_size(shard))
+                                                 : equal;
+      run.counts.push_back(end - std::exchange(begin, end));
+    }
   }
+}
+
+std::int64_t Layout::cut_near(std::int64_t element, std::span<const TensorRange> ranges, std::int64_t size) const {
+  const auto after = std::ranges::upper_bound(ranges, element, {}, &TensorRange::local);
+  const std::int64_t next = after == ranges.end() ? size : after->local;
+  if (after == ranges.begin()) return 2 * element < next ? 0 : next;
+  const TensorRange& range = *std::prev(after);
+  const std::int64_t block = blocks[static_cast<std::size_t>(range.tensor)];
+  const std::int64_t last = (range.count - 1) / block, number = std::min((element - range.local) / block, last);
+  const std::int64_t begin = range.local + number * block, end = number == last ? next : begin + block;
+  return element - begin <= end - element ? begin : end;
 }
 
 std::vector<Layout> group_by_group(std::span<const TensorGroup> groups, int parts,
@@ -121,6 +140,8 @@ class LayoutCheck {
     const std::size_t tensors = group_.tensors.size();
     require_layout(layout_.shapes.size() == tensors && layout_.offsets.size() == tensors, "has ", layout_.shapes.size(),
                    " shapes and ", layout_.offsets.size(), " offsets of ", tensors, " tensors");
+    require_layout(layout_.blocks.empty() || (layout_.blocks.size() == tensors && std::ranges::min(layout_.blocks) > 0),
+                   "has ", layout_.blocks.size(), " blocks of ", tensors, " tensors, or one without elements");
     // Same limit as for a tensor (check_shape), so that no sum overflows
     constexpr std::int64_t most = std::int64_t{1} << 56;
     require_layout(layout_.full_size <= most, "has a full buffer of ", layout_.full_size, " elements");
@@ -247,12 +268,12 @@ std::vector<Layout> detail::build_layouts(std::string_view name, const void* pol
   return layouts;
 }
 
-Layout lay_out(std::span<const Shape> shapes, std::int64_t alignment) {
+Layout lay_out(std::span<const Shape> shapes) {
   Layout layout;
   layout.shapes.assign(shapes.begin(), shapes.end());
   for (const Shape& shape : shapes) {
     layout.offsets.push_back(layout.full_size);
-    layout.full_size = checked_add(layout.full_size, round_up(shape.numel(), alignment));
+    layout.full_size = checked_add(layout.full_size, round_up(shape.numel(), element_alignment));
   }
   return layout;
 }
@@ -260,6 +281,16 @@ Layout lay_out(std::span<const Shape> shapes, std::int64_t alignment) {
 void cut_equally(Layout& layout, int parts) {
   layout.local_sizes.assign(static_cast<std::size_t>(parts), layout.full_size / parts);
   layout.runs = {{.full = 0, .local = 0, .counts = layout.local_sizes}};
+}
+
+void cut_at(Layout& layout, std::span<const std::int64_t> borders) {
+  Run run;
+  layout.local_sizes.clear();
+  for (std::size_t rank = 0; rank + 1 < borders.size(); ++rank) {
+    run.counts.push_back(borders[rank + 1] - borders[rank]);
+    layout.local_sizes.push_back(round_up(run.counts.back(), element_alignment));
+  }
+  layout.runs = {std::move(run)};
 }
 
 Layout PerParameter::of_group(std::span<const Shape> shapes, int parts) {

@@ -5,8 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <numeric>
-#include <optional>
 
 #include <tessera/fsdp/core/checked.hpp>
 #include <tessera/fsdp/core/error.hpp>
@@ -15,116 +13,62 @@
 namespace fsdp::buffer {
 namespace {
 
-std::int64_t row_of(const Shape& shape) { return shape.numel() == 0 ? 1 : shape.numel() / shape[0]; }
-
-/// Returns the least common multiple of all row lengths, if it is at most `bound`.
-std::optional<std::int64_t> common_multiple(std::span<const Shape> shapes, std::int64_t bound) {
-  std::int64_t multiple = 1;
-  for (const Shape& shape : shapes) {
-    multiple = std::lcm(multiple, row_of(shape));
-    if (multiple > bound) return std::nullopt;
-  }
-  return multiple;
+std::int64_t row_of(const TensorSpec& tensor) {
+  return tensor.shape.rank == 0 || tensor.shape.numel() == 0 ? 1 : tensor.shape.numel() / tensor.shape[0];
 }
 
-/// Lays out equal parts. Tensors of at least one chunk start or end at a multiple of the chunk. The rest of such a
-/// tensor's last chunk is filled with the incomplete first chunk of a later tensor, which ends at a chunk border, and
-/// with small tensors between the two, largest first. Source: Megatron-LM, GlobalLayout.
-Layout equal_parts(std::span<const Shape> shapes, int ranks, std::int64_t chunk) {
-  constexpr std::int64_t nowhere = -1;
-  Layout layout;
-  layout.shapes.assign(shapes.begin(), shapes.end());
-  layout.offsets.assign(shapes.size(), nowhere);
-  std::vector<std::size_t> small, large;
-  for (std::size_t i = 0; i < shapes.size(); ++i) (shapes[i].numel() < chunk ? small : large).push_back(i);
-  std::ranges::stable_sort(small, std::greater<>(), [&](std::size_t i) { return shapes[i].numel(); });
-  const auto placed = [&](std::size_t i) { return layout.offsets[i] != nowhere; };
-  std::int64_t end = 0;
-  const auto fill = [&](std::int64_t begin, std::int64_t limit) {
-    for (const std::size_t i : small) {
-      const std::int64_t at = round_up(begin, row_of(shapes[i]));
-      if (placed(i) || at + shapes[i].numel() > limit) continue;
-      layout.offsets[i] = at;
-      begin = at + shapes[i].numel();
+/// Returns the number of elements to give to each rank, so that the ranks with the fewest so far reach a common level.
+std::vector<std::int64_t> shares_of(std::int64_t elements, const std::vector<std::int64_t>& held) {
+  std::vector<std::int64_t> sorted = held, shares;
+  std::ranges::sort(sorted);
+  std::int64_t sum = elements, ranks = 0;
+  do sum += sorted[static_cast<std::size_t>(ranks++)];
+  while (ranks < std::ssize(sorted) && sorted[static_cast<std::size_t>(ranks)] <= (sum - 1) / ranks);
+  const std::int64_t level = sum / ranks;
+  std::int64_t rest = sum % ranks;
+  for (const std::int64_t own : held) {
+    shares.push_back(std::max<std::int64_t>(level - own, 0));
+    if (own <= level && rest-- > 0) ++shares.back();
+  }
+  return shares;
+}
+
+template <class BlockOf>
+std::vector<Layout> in_blocks(std::span<const TensorGroup> groups, int parts, const BlockOf& block_of) {
+  std::vector<std::int64_t> held(static_cast<std::size_t>(parts));
+  std::vector<Layout> layouts;
+  for (const TensorGroup& group : groups) {
+    std::vector<Shape> shapes;
+    for (const TensorSpec& tensor : group.tensors) shapes.push_back(tensor.shape);
+    Layout& layout = layouts.emplace_back(lay_out(shapes));
+    for (const TensorSpec& tensor : group.tensors) layout.blocks.push_back(block_of(tensor));
+    const std::vector<TensorRange> whole = layout.whole();
+    std::vector<std::int64_t> borders{0};
+    std::int64_t wanted = 0;
+    for (const std::int64_t share : shares_of(layout.full_size, held)) {
+      wanted += share;
+      borders.push_back(layout.cut_near(wanted, whole, layout.full_size));
     }
-    return begin;
-  };
-  for (std::size_t next = 0; next < large.size(); ++next) {
-    const std::size_t i = large[next];
-    if (placed(i)) continue;
-    layout.offsets[i] = round_up(end, chunk);
-    end = layout.offsets[i] + shapes[i].numel();
-    std::int64_t border = round_up(end, chunk);
-    if (end == border) continue;
-    const auto partner = std::find_if(large.begin() + static_cast<std::ptrdiff_t>(next) + 1, large.end(), [&](auto k) {
-      const std::int64_t odd = shapes[k].numel() % chunk;
-      return !placed(k) && odd > 0 && odd <= border - end;
-    });
-    std::int64_t limit = border;
-    if (partner != large.end()) {
-      limit = border - shapes[*partner].numel() % chunk;
-      layout.offsets[*partner] = limit;
-      border = limit + shapes[*partner].numel();
-    }
-    const std::int64_t filled = fill(end, limit);
-    end = partner != large.end() ? border : filled;
+    cut_at(layout, borders);
+    for (std::size_t rank = 0; rank < held.size(); ++rank) held[rank] += layout.local_sizes[rank];
   }
-  for (const std::size_t i : small) {
-    if (placed(i)) continue;
-    layout.offsets[i] = round_up(end, row_of(shapes[i]));
-    end = layout.offsets[i] + shapes[i].numel();
-  }
-  layout.full_size = round_up(end, chunk * ranks);
-  cut_equally(layout, ranks);
-  return layout;
-}
-
-/// Returns the last border between rows at or before an element.
-std::int64_t row_border_before(const Layout& layout, std::int64_t element) {
-  const auto after = std::upper_bound(layout.offsets.begin(), layout.offsets.end(), element);
-  if (after == layout.offsets.begin()) return 0;
-  const auto i = static_cast<std::size_t>(after - layout.offsets.begin()) - 1;
-  const std::int64_t row = row_of(layout.shapes[i]);
-  return layout.offsets[i] + (element - layout.offsets[i]) / row * row;
-}
-
-Layout parts_by_rows(std::span<const Shape> shapes, int ranks, std::int64_t alignment) {
-  Layout layout = lay_out(shapes, alignment);
-  Run run{.full = 0, .local = 0, .counts = {}};
-  std::int64_t begin = 0, largest = 0;
-  for (int rank = 0; rank < ranks; ++rank) {
-    const std::int64_t share = layout.full_size / ranks * (rank + 1) + layout.full_size % ranks * (rank + 1) / ranks;
-    const std::int64_t end = rank + 1 == ranks ? layout.full_size : row_border_before(layout, share);
-    run.counts.push_back(end - begin);
-    largest = std::max(largest, end - begin);
-    begin = end;
-  }
-  layout.local_sizes.assign(static_cast<std::size_t>(ranks), round_up(largest, element_alignment));
-  layout.runs = {std::move(run)};
-  return layout;
+  return layouts;
 }
 
 }  // namespace
 
-void Rows::require_rows(std::span<const TensorGroup> groups) {
-  for (const TensorGroup& group : groups)
-    for (const TensorSpec& tensor : group.tensors)
-      require<InputError>(tensor.shape.rank > 0, "rows: '", tensor.name,
-                          "' has no axes, and so no rows; give it the shape {1}");
+std::vector<Layout> Blocks::build(std::span<const TensorGroup> groups, int parts) const {
+  require<InputError>(elements >= 0, "blocks: a block of ", elements,
+                      " elements is requested; give at least 1, or 0 for rows");
+  return in_blocks(groups, parts, [this](const TensorSpec& tensor) {
+    return tensor.block > 0 ? tensor.block : elements > 0 ? elements : row_of(tensor);
+  });
 }
 
-Layout Rows::of_group(std::span<const Shape> shapes, int ranks) {
-  std::int64_t longest = 1;
-  for (const Shape& shape : shapes) {
-    require(shape.rank > 0, "rows: a tensor without axes has no rows; give it the shape {1}");
-    longest = std::max(longest, row_of(shape));
-  }
-  const std::optional<std::int64_t> chunk = common_multiple(shapes, 2 * longest);
-  return chunk ? equal_parts(shapes, ranks, *chunk) : parts_by_rows(shapes, ranks, 1);
-}
+std::string Blocks::text() const { return elements == 0 ? std::string(name) : message(name, ":elements=", elements); }
 
-Layout Rows::of_aligned_group(std::span<const Shape> shapes, int ranks) {
-  return parts_by_rows(shapes, ranks, element_alignment);
+std::vector<Layout> Rows::build(std::span<const TensorGroup> groups, int parts) const {
+  return in_blocks(groups, parts, row_of);
 }
 
 namespace {
@@ -194,17 +138,17 @@ Layout of_group(const TensorGroup& group, std::span<const Assigned> tensors, int
   Layout layout;
   for (const TensorSpec& spec : group.tensors) layout.shapes.push_back(spec.shape);
   layout.offsets.resize(tensors.size());
+  std::vector<std::int64_t> borders{0};
   for (int rank = 0; rank < parts; ++rank) {
-    const std::int64_t begin = layout.full_size;
     for (std::size_t i = 0; i < tensors.size(); ++i) {
       if (tensors[i].owner != rank) continue;
       layout.offsets[i] = layout.full_size;
       const std::int64_t elements = round_up(group.tensors[i].shape.numel(), element_alignment);
       layout.full_size = checked_add(layout.full_size, elements);
     }
-    layout.local_sizes.push_back(layout.full_size - begin);
+    borders.push_back(layout.full_size);
   }
-  layout.runs = {{.full = 0, .local = 0, .counts = layout.local_sizes}};
+  cut_at(layout, borders);
   return layout;
 }
 

@@ -46,14 +46,17 @@ std::array<std::int64_t, 3> elements_of(GroupList groups, int rank) {
   for (const GroupTensors* const group : groups) {
     const int shards = static_cast<int>(group->layout().local_sizes.size());
     const std::int64_t here = group->layout().local_size(rank % shards);
-    elements[0] += group->facts().trainable ? here : 0;
+    const bool across = group->facts().across == sharding::Across::shard;
+    const std::int64_t stepped = across ? group->layout().across_size(rank % shards, rank / shards) : here;
+    elements[0] += group->facts().trainable ? stepped : 0;
     elements[1] += here;
     elements[2] += group->kept_size_of(rank);
   }
   return elements;
 }
 
-std::string first_cut(GroupList groups) {
+std::string first_cut(GroupList groups, const StepWork& step) {
+  if (step.whole == nullptr) return {};
   for (const GroupTensors* const group : groups) {
     if (!group->facts().trainable) continue;
     if (group->facts().resident && group->facts().across != sharding::Across::shard) continue;
@@ -64,23 +67,26 @@ std::string first_cut(GroupList groups) {
       for (int replica = 0; replica < replicas; ++replica)
         for (const buffer::TensorRange& range : across ? layout.ranges_across(shard, replica) : layout.ranges(shard)) {
           const Parameter& parameter = group->parameters()[static_cast<std::size_t>(range.tensor)];
-          if (range.count != parameter.shape.numel()) return parameter.name;
+          if (step.takes_whole(parameter) && range.count != parameter.shape.numel()) return parameter.name;
         }
     }
   }
   return {};
 }
 
-std::vector<buffer::TensorGroup> specs_of(std::span<const GroupedParameters> groups, StepWork work, bool aligned) {
+std::vector<buffer::TensorGroup> specs_of(std::span<const GroupedParameters> groups, const StepWork& step,
+                                          bool aligned) {
   std::vector<buffer::TensorGroup> specs;
   for (const GroupedParameters& group : groups) {
     buffer::TensorGroup& spec = specs.emplace_back();
     spec.aligned = aligned;
     for (const Parameter& parameter : group.parameters)
-      spec.tensors.push_back({.shape = parameter.shape,
-                              .work = group.frozen ? 0 : work(parameter),
-                              .joins_previous = parameter.joins_previous,
-                              .name = parameter.name});
+      spec.tensors.push_back(
+          {.shape = parameter.shape,
+           .work = group.frozen ? 0 : step(parameter),
+           .joins_previous = parameter.joins_previous,
+           .name = parameter.name,
+           .block = !group.frozen && step.takes_whole(parameter) ? parameter.shape.numel() : parameter.block});
   }
   return specs;
 }

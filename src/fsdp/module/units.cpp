@@ -42,7 +42,7 @@ Unit unit_of(std::string name, std::span<const Field> fields, std::string_view p
     else
       unit.parameters.push_back({field.name[0] == '/' ? std::string(field.name + 1) : std::string(prefix) + field.name,
                                  field.shape, field.initial, field.role, field.decays, field.joins_previous,
-                                 field.adapter, field.may_be_float});
+                                 field.adapter, field.may_be_float, field.block});
     ++number;
   }
   return unit;
@@ -301,6 +301,10 @@ void check(UnitLists units) {
                           unit.name);
       check_shape(message("units: parameter '", parameter.name, "' of ", unit.name), parameter.shape);
       const Shape& shape = parameter.shape;
+      require<InputError>(parameter.block == 0 || (parameter.block > 0 && shape.numel() % parameter.block == 0),
+                          "units: parameter '", parameter.name, "' of ", unit.name, " has ", shape.numel(),
+                          " elements, and its block of ", parameter.block,
+                          " does not divide them; give a block that does, or 0 for none");
       const auto [place, inserted] = seen.try_emplace(parameter.name, shape, unit.gathered);
       require<InputError>(inserted || place->second.first == shape, "units: parameter '", parameter.name, "' of ",
                           unit.name,

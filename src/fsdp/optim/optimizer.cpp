@@ -33,9 +33,9 @@ void require_no_decays(std::string_view optimizer, GroupList groups) {
 }
 
 void require_whole(std::string_view optimizer, std::string_view cut) {
-  require<InputError>(cut.empty(), "the optimizer ", optimizer, " works on whole matrices, and the strategy ",
-                      "cuts \"", cut, "\" over ranks; take a layout that keeps tensors whole (--layout owned), or ",
-                      "--sharding replicated");
+  require<InputError>(
+      cut.empty(), "the optimizer ", optimizer, " works on whole matrices, and the strategy ", "cuts \"", cut,
+      "\" over ranks; take a layout that keeps them whole (--layout owned or blocks), or ", "--sharding replicated");
 }
 
 StatePlaces places_of(std::span<const StatePiece> pieces, std::size_t state, std::int64_t trained) {

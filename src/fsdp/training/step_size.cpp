@@ -6,7 +6,7 @@
 
 namespace fsdp::train {
 
-plan::Request plan_request(const StepSize& size, int ranks, int rank, Purpose purpose, StepWork step_work) {
+plan::Request plan_request(const StepSize& size, int ranks, int rank, Purpose purpose, const StepWork& step_work) {
   require<InputError>(size.ranks_per_sequence <= 1 || (purpose != Purpose::generate && size.logit_rows == 0),
                       "sequence: ", size.ranks_per_sequence,
                       " ranks are to share each sequence, and logits are made of whole ones; take 1 rank");

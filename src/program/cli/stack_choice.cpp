@@ -20,7 +20,7 @@
 namespace fsdp::cli {
 namespace {
 
-constexpr ValueNames<LayoutChoice::owned> layouts("default", "per-parameter", "flat", "rows", "owned");
+constexpr ValueNames<LayoutChoice::blocks> layouts("default", "per-parameter", "flat", "rows", "owned", "blocks");
 constexpr ValueNames<PrecisionChoice::bf16_wire> precision_names("fp32", "bf16", "bf16:wire=bf16");
 constexpr ValueNames<OffloadChoice::optimizer> offload_names("none", "optimizer");
 constexpr std::string_view in_pieces = ":pieces=V";
@@ -217,7 +217,8 @@ FSDP_STRATEGIES
 #undef FSDP_STRATEGY
 
 std::optional<buffer::AnyLayout> layout_of(const ShardingChoice& choice) {
-  const buffer::AnyLayout kinds[] = {buffer::PerParameter{}, buffer::Flat{}, buffer::Rows{}, buffer::Owned{}};
+  const buffer::AnyLayout kinds[] = {buffer::PerParameter{}, buffer::Flat{}, buffer::Rows{}, buffer::Owned{},
+                                     buffer::Blocks{}};
   const std::string own =
       std::visit([](const auto& strategy) { return policy_text(fsdp::layout_of(strategy)); }, choice.strategy);
   if (choice.layout == LayoutChoice::own || to_text(choice.layout) == own) return std::nullopt;

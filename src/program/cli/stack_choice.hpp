@@ -29,7 +29,7 @@ namespace fsdp::cli {
   FSDP_STRATEGY(fsdp::Offload<fsdp::RunTimeHybridFull>)
 
 /// Values of --layout; `own` is the strategy's own layout.
-enum class LayoutChoice : std::uint8_t { own, per_parameter, flat, rows, owned };
+enum class LayoutChoice : std::uint8_t { own, per_parameter, flat, rows, owned, blocks };
 
 /// Values of --sharding, --layout and --sharding-of.
 struct ShardingChoice {

@@ -40,7 +40,7 @@ using Backends = mp_list<comm::Self<>
 #undef FSDP_COMM
 using Types = mp_list<float, bf16, f16>;
 using Precisions = mp_list<Fp32, Bf16Mixed, Bf16Wire<Bf16Mixed>, Fp16Mixed>;
-using Layouts = mp_list<buffer::PerParameter, buffer::Flat, buffer::Rows, buffer::Owned>;
+using Layouts = mp_list<buffer::PerParameter, buffer::Flat, buffer::Rows, buffer::Owned, buffer::Blocks>;
 using Strategies = mp_push_back<mp_rename<decltype(RunTimeAny::strategy), mp_list>, RunTimeHybridFull>;
 
 /// Calls f.operator()<T>() for every type T of a list.

@@ -19,8 +19,12 @@ namespace {
 std::string_view strategy_of(std::string_view stack) { return stack.substr(0, stack.find('/')); }
 
 buffer::AnyLayout layout_of(std::string_view name) {
-  for (const buffer::AnyLayout& layout :
-       {buffer::AnyLayout(buffer::PerParameter{}), {buffer::Flat{}}, {buffer::Rows{}}, {buffer::Owned{}}})
+  for (const buffer::AnyLayout& layout : {buffer::AnyLayout(buffer::PerParameter{}),
+                                          {buffer::Flat{}},
+                                          {buffer::Rows{}},
+                                          {buffer::Owned{}},
+                                          {buffer::Blocks{}},
+                                          {buffer::Blocks{.elements = 40}}})
     if (layout.text() == name) return layout;
   throw InputError(message("no layout is called '", name, "'"));
 }
