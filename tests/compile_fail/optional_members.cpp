@@ -14,6 +14,7 @@
 // expect 2: fsdp: an optimizer has a validate that is no void validate() const
 // expect 2: fsdp: an optimizer has a step_work that is no StepWork step_work() const
 // expect 2: fsdp: an optimizer has a work that is no static std::int64_t work(const Parameter&)
+// expect 2: fsdp: an optimizer has a whole that is no static bool whole(const Parameter&)
 // expect 2: fsdp: a batch has documents that are no device::CumulativeLengths
 // expect 2: fsdp: a batch has a noise that is no nn::Noise
 // expect 2: fsdp: a batch has a set_noise that is no void set_noise(std::uint64_t key, std::int64_t first)
@@ -118,6 +119,10 @@ struct WorksInside : optim::AdamW {
   std::int64_t work(const Parameter& parameter) const;
 };
 
+struct WholeInside : optim::AdamW {
+  bool whole(const Parameter& parameter) const;
+};
+
 struct ListedDocuments : TokenBatch {
   std::vector<int> documents;
 };
@@ -218,6 +223,7 @@ static_assert(check_sharding<MaybeWhole>());
 static_assert(optim::check_optimizer<ValidatesItsChange>());
 static_assert(optim::check_optimizer<WorksByValue>());
 static_assert(optim::check_optimizer<WorksInside>());
+static_assert(optim::check_optimizer<WholeInside>());
 static_assert(nn::check_batch_parts<ListedDocuments>());
 static_assert(nn::check_batch_parts<NumberAsNoise>());
 static_assert(nn::check_batch_parts<NoiseWithoutPlace>());

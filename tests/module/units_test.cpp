@@ -154,6 +154,16 @@ TEST(Units, InvalidPartsOrAxesAreErrors) {
   }
 }
 
+TEST(Units, ABlockThatDoesNotDivideItsTensorIsAnError) {
+  std::vector<Unit> units = with_absent({});
+  for (const std::int64_t block : {2, 4, -1}) {
+    units[0].parameters[0].block = block;
+    EXPECT_INPUT_ERROR(group_parameters(units, {}),
+                       message("units: parameter 'weight' of part has 3 elements, and its ", "block of ", block,
+                               " does not divide them; give a block"));
+  }
+}
+
 /// Otherwise the matmuls of a unit would depend on the persistence threshold.
 TEST(Units, JoinedTensorsArePersistentOnlyTogether) {
   std::vector<Unit> units{{"block", {{"norm", {4}}, {"q", {8, 4}}, {"k", {2, 4}}, {"v", {2, 4}}}}};
