@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans for ranks that own whole tensors and therefore differ.
+// Plans for ranks that own whole tensors or blocks of tensors and therefore differ.
 #include <algorithm>
 #include <array>
 #include <vector>
@@ -21,7 +21,7 @@
 namespace fsdp::plan {
 namespace {
 
-using Sharding = WithLayout<FullyShard<>, buffer::Owned>;
+using Sharding = WithLayout<FullyShard<>, buffer::AnyLayout>;
 using Model = Llama<Stack<Sharding, comm::Simulated<>, Bf16Mixed, tiling::Untiled>>;
 using Module = ShardedModel<Model>;
 
@@ -34,12 +34,14 @@ const LlamaConfig small = {.vocab_size = 320,
                            .head_dim = 16};
 
 Plan plan_of(const UnitOptions& units, int ranks, int rank, std::int64_t length = 16,
-             const optim::RunTimeOptimizer& optimizer = {}) {
+             const optim::RunTimeOptimizer& optimizer = {}, const buffer::AnyLayout& layout = buffer::Owned{}) {
   return test::dry_run({.config = small,
                         .units = units,
-                        .strategy = RunTimeAny{.strategy = FullyShard<>{}, .other_layout = buffer::Owned{}},
+                        .strategy = RunTimeAny{.strategy = FullyShard<>{}, .other_layout = layout},
                         .optimizer = optimizer},
-                       {.ranks = ranks, .rank = rank, .shape = {.size = {.sequence_length = length}}});
+                       {.ranks = ranks,
+                        .rank = rank,
+                        .shape = {.size = {.sequence_length = length}, .step_work = optim::step_work(optimizer)}});
 }
 
 /// Returns peak_of(rank) for each rank.
@@ -53,23 +55,25 @@ std::vector<std::int64_t> peaks_of(int ranks, const Peak& peak_of) {
 /// The rank with the largest peak depends on both the trained and the frozen tensors.
 TEST(MostLoaded, IsTheRankWithTheLargestPeakMemory) {
   for (const UnitOptions& units : {UnitOptions{}, {.frozen = {"*embed*", "*down_proj*"}}})
-    for (const int ranks : {1, 2, 3, 7}) {
-      const std::vector<std::int64_t> peaks =
-          peaks_of(ranks, [&](int rank) { return plan_of(units, ranks, rank).peak_bytes(); });
-      const Plan most = plan_of(units, ranks, most_loaded);
-      EXPECT_EQ(most.peak_bytes(), *std::ranges::max_element(peaks)) << ranks << " ranks";
-      EXPECT_EQ(most.peak_bytes(), peaks[static_cast<std::size_t>(most.rank)]);
-      EXPECT_EQ(most.same_on_all_ranks, std::ranges::count(peaks, peaks.front()) == ranks);
-    }
+    for (const buffer::AnyLayout& layout : {buffer::AnyLayout(buffer::Owned{}), {buffer::Blocks{}}})
+      for (const int ranks : {1, 2, 3, 7}) {
+        const auto plan = [&](int rank) { return plan_of(units, ranks, rank, 16, {}, layout); };
+        const std::vector<std::int64_t> peaks = peaks_of(ranks, [&](int rank) { return plan(rank).peak_bytes(); });
+        const Plan most = plan(most_loaded);
+        EXPECT_EQ(most.peak_bytes(), *std::ranges::max_element(peaks)) << ranks << " ranks";
+        EXPECT_EQ(most.peak_bytes(), peaks[static_cast<std::size_t>(most.rank)]);
+        EXPECT_EQ(most.same_on_all_ranks, std::ranges::count(peaks, peaks.front()) == ranks);
+      }
 }
 
 /// Muon's scratch is that of the largest matrix of a rank, which is not necessarily the rank that stores the most.
 TEST(MostLoaded, IsCorrectIfRanksStepWholeMatricesWithMuon) {
-  for (const int ranks : {2, 5, 40}) {
-    const auto peak_of = [&](int rank) { return plan_of({}, ranks, rank, 1, {optim::Muon{}}).peak_bytes(); };
-    const std::vector<std::int64_t> peaks = peaks_of(ranks, peak_of);
-    EXPECT_EQ(peak_of(most_loaded), *std::ranges::max_element(peaks)) << ranks << " ranks";
-  }
+  for (const buffer::AnyLayout& layout : {buffer::AnyLayout(buffer::Owned{}), {buffer::Blocks{}}})
+    for (const int ranks : {2, 5, 40}) {
+      const auto peak_of = [&](int rank) { return plan_of({}, ranks, rank, 1, {optim::Muon{}}, layout).peak_bytes(); };
+      const std::vector<std::int64_t> peaks = peaks_of(ranks, peak_of);
+      EXPECT_EQ(peak_of(most_loaded), *std::ranges::max_element(peaks)) << ranks << " ranks";
+    }
 }
 
 TEST(Muon, StepWorkCountsNewtonSchulzForMatricesOnly) {
@@ -88,13 +92,40 @@ std::int64_t matrices_alone(const Parameter& parameter) {
   return shape.rank == 2 ? shape[0] * shape[0] * shape[1] : 0;
 }
 
+/// 6 heads and 2 key-value heads on 4 ranks.
+TEST(Blocks, OfALlamaAreHeadsAndTheMatricesThatMuonSteps) {
+  LlamaConfig config = small;
+  config.heads = 6, config.kv_heads = 2;
+  const std::int64_t head = config.head_dim * config.hidden_size;
+  for (const optim::RunTimeOptimizer& optimizer : {optim::RunTimeOptimizer{}, {optim::Muon{}}}) {
+    int heads = 0, parts_of_tables = 0;
+    for (const int rank : {0, 1, 2, 3}) {
+      comm::Simulated<> communicator({.ranks = 4, .rank = rank});
+      const Module module(communicator, Model(config), Sharding{{}, buffer::Blocks{}},
+                          {.size = {.sequence_length = 16}, .step_work = optim::step_work(optimizer)});
+      for (const auto& piece : module.shards()) {
+        const bool whole = piece.main.numel() == piece.parameter->shape.numel();
+        if (optim::Muon::is_matrix(*piece.parameter) && optimizer.grain() == optim::Grain::tensors) {
+          EXPECT_TRUE(whole) << piece.parameter->name;
+        }
+        parts_of_tables += piece.parameter->role == nn::Role::table && !whole;
+        if (piece.parameter->block == 0) continue;
+        EXPECT_EQ(piece.begin % head + piece.main.numel() % head, 0) << piece.parameter->name;
+        heads += static_cast<int>(piece.main.numel() / head);
+      }
+    }
+    EXPECT_EQ(heads, config.layers * (6 + 2 + 2));
+    EXPECT_GT(parts_of_tables, 0);
+  }
+}
+
 TEST(Owned, AssignsWholeTensorsToRanksByStepWork) {
   constexpr int ranks = 3;
   const auto work_of_ranks = [](const StepWork& step_work) {
     std::vector<std::int64_t> work;
     for (const int rank : {0, 1, 2}) {
       comm::Simulated<> communicator({.ranks = ranks, .rank = rank});
-      const Module module(communicator, Model(small), Sharding{{}, {.slack = 2}},
+      const Module module(communicator, Model(small), Sharding{{}, buffer::Owned{.slack = 2}},
                           {.size = {.sequence_length = 16}, .step_work = step_work});
       work.push_back(0);
       for (const auto& piece : module.shards()) {

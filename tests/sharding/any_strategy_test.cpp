@@ -86,7 +86,7 @@ TEST(AnyStrategy, BehavesLikeTheCompileTimeStrategyWithItsPlacements) {
   for (const int ranks : sweeps_whole() ? std::vector{1, 2, 3, 4} : std::vector{4})
     for (const std::string& strategy : strategies_on(ranks))
       for (const std::string_view layout : layouts) {
-        if (!sweeps_whole() && !layout.empty() && layout != "owned" && layout != "blocks") continue;
+        if (!sweeps_whole() && !layout.empty() && layout != "blocks") continue;
         const std::string chosen = strategy + (layout.empty() ? "" : message("/layout=", layout));
         SCOPED_TRACE(message(chosen, ", ", ranks, " ranks"));
         const Outcome found = outcome_of(chosen + "/run-time", ranks);

@@ -202,7 +202,8 @@ void run_on_rank(typename Model::Stack::Comm& communicator, const RunOptions& op
                                            .middle_parts = options.middle_parts,
                                            .micro_batches = options.micro_batches,
                                            .digests = options.digests,
-                                           .verifies = options.verifies}}};
+                                           .verifies = options.verifies},
+                                  .step_work = optim::step_work(options.optimizer)}};
   const plan::Plan plan = plan::dry_run(model, sharding, options.tiling, request, options.optimizer, WatchedSteps());
   ShardedModel<Model> module(communicator, model, sharding, train::planned_shape(request, plan));
   TestOptimizer<Model> optimizer(module, options.optimizer, {.clip = options.clip});

@@ -39,7 +39,7 @@ struct RunShape {
   StepSize size = {};
   std::int64_t activation_bytes = 0;            ///< size of the arena, from a dry run; ignored in a dry run
   std::int64_t offloaded_activation_bytes = 0;  ///< the same for block inputs in host memory
-  StepWork step_work = {};                      ///< what layouts use of the optimizer
+  StepWork step_work = {};                      ///< what layouts use of the optimizer: optim::step_work(optimizer)
   /// Tiling plans of the modules, from a dry run. Default: untiled.
   std::shared_ptr<const nn::TilePlans> plans = nn::shared_plans();
 

@@ -129,7 +129,7 @@ struct ModuleSettings {
   int threads = 1;  ///< number of threads of the library's own operations
   /// Bytes for temporary tensors, as measured by a dry run; ignored in a dry run.
   std::int64_t arena_bytes = 0;
-  StepWork step_work = {};  ///< what layouts use of the optimizer
+  StepWork step_work = {};  ///< what layouts use of the optimizer: optim::step_work(optimizer)
   /// Lends memory; not used for memory that ranks in other processes read in place.
   LendMemory lend = {};
 };

@@ -98,7 +98,9 @@ struct StepWork {
   std::int64_t (*cost)(const Parameter&) = elementwise_work;  ///< cost of a step on a whole parameter, in any unit
   bool (*whole)(const Parameter&) = nullptr;  ///< whether a parameter is stepped whole; nullptr if none is
 
+  /// Returns the cost of a step on a whole parameter.
   std::int64_t operator()(const Parameter& parameter) const { return cost(parameter); }
+  /// Returns whether a parameter is stepped whole.
   bool takes_whole(const Parameter& parameter) const { return whole != nullptr && whole(parameter); }
 };
 
