@@ -27,7 +27,7 @@ if WHOLE:
         flags = f"--precision {precision} --clip {clip} {cut}"
         CASES += [(8, 8, 20, [1, 2, 3, 4, 6, 8], STRATEGIES, flags), (12, 24, 20, [1, 2, 4, 5], STRATEGIES, flags)]
     CASES += [(8, 16, 20, [1, 3, 4, 8], ["fsdp2", "zero3:persist=100"], flags) for flags in (
-        "--precision fp32 --optimizer sgd", "--precision fp32 --optimizer muon --layout owned",
+        "--precision fp32 --optimizer sgd", "--precision fp32 --optimizer muon --layout owned", "--precision fp32 --optimizer muon --layout blocks",
         "--precision fp32 --lora-rank 3 --lora-dropout 0.2", "--precision fp32 --document-separator 46",
         "--precision bf16 --offload optimizer")]
 

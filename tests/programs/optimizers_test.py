@@ -36,6 +36,7 @@ def test_muon_needs_whole_matrices(program):
         program.refuses(WHOLE, MUON, flags)
     program.refuses(WHOLE, MUON, "--layout owned --sharding hybrid:1:full")  # owners' buffers are cut again
     program(MUON, "--layout owned --sharding hybrid:1 --steps 1")
+    program(MUON, "--layout blocks --sharding hybrid:1:full --steps 1")
     program("train --data text.txt --model tiny --seq-len 32 --batch-size 8 --steps 1 --optimizer muon")  # one rank cuts nothing
 
 

@@ -49,7 +49,7 @@ def test_every_layout_follows_the_plain_one(program):
         flags = f"--comm threads:4 --clip 0 --sharding {sharding} --layout {layout}"
         close(train(program, "other", flags), unclipped, 1e-5)
     contains("other.jsonl", '"stack":"zero2:layout=owned threads:4')
-    resumes(program, "other", 6, "--clip 0 --comm threads:4 --layout rows")
+    resumes(program, "other", 6, "--clip 0 --comm threads:4 --layout blocks")
     program(FLAGS, "--batch-size 8 --comm threads:4 --layout owned --dry-run").prints(
         "^fsdp2:layout=owned / threads / fp32, 4 ranks, .*: bytes of rank [0-3], which takes the most$")
     program.refuses("did you mean 'owned'", FLAGS, "--layout ownd --dry-run")
