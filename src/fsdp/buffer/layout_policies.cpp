@@ -35,13 +35,24 @@ std::vector<std::int64_t> shares_of(std::int64_t elements, const std::vector<std
 
 template <class BlockOf>
 std::vector<Layout> in_blocks(std::span<const TensorGroup> groups, int parts, const BlockOf& block_of) {
-  std::vector<std::int64_t> held(static_cast<std::size_t>(parts));
   std::vector<Layout> layouts;
+  // Sizes of a group, and its index. Groups that compare equal may be exchanged, so that a rank's elements do not
+  // depend on the order of groups.
+  std::vector<std::pair<std::vector<std::int64_t>, std::size_t>> order;
   for (const TensorGroup& group : groups) {
     std::vector<Shape> shapes;
     for (const TensorSpec& tensor : group.tensors) shapes.push_back(tensor.shape);
     Layout& layout = layouts.emplace_back(lay_out(shapes));
-    for (const TensorSpec& tensor : group.tensors) layout.blocks.push_back(block_of(tensor));
+    std::vector<std::int64_t>& sizes = order.emplace_back(std::vector{layout.full_size}, order.size()).first;
+    for (const TensorSpec& tensor : group.tensors) {
+      layout.blocks.push_back(block_of(tensor));
+      sizes.insert(sizes.end(), {tensor.shape.numel(), layout.blocks.back()});
+    }
+  }
+  std::ranges::sort(order, std::greater<>());
+  std::vector<std::int64_t> held(static_cast<std::size_t>(parts));
+  for (const auto& [sizes, group] : order) {
+    Layout& layout = layouts[group];
     const std::vector<TensorRange> whole = layout.whole();
     std::vector<std::int64_t> borders{0};
     std::int64_t wanted = 0;
