@@ -8,6 +8,7 @@
 
 #include <tessera/fsdp/core/policy_text.hpp>
 #include <tessera/fsdp/models/llama_config.hpp>
+#include <tessera/fsdp/precision/by_tensor.hpp>
 #include <tessera/fsdp/sharding/strategies.hpp>
 #include <tessera/trainer/flags/flag_values.hpp>
 #include <tessera/trainer/flags/model_choice.hpp>
@@ -336,6 +337,11 @@ TEST(Flags, ReadsTheFlagsOfTheOtherCommands) {
   EXPECT_EQ(ids.prompt_ids, (std::vector<std::string>{"1,2", "3"}));
   EXPECT_EQ(ids.stop_ids, std::vector<std::string>{"2,3"});
   EXPECT_EQ(ids.sampling, (train::Sampling{.top_k = 4, .top_p = 0.5, .min_p = 0.25, .repetition_penalty = 1.5}));
+  const auto floats = [](auto command, const char* name, const char* data) {
+    const auto found = options_of<decltype(command)>({name, "--model", "D", data, "--precision-of", "a=fp32"});
+    EXPECT_TRUE(found.stack.has_float_weights) << name;
+  };
+  floats(Eval(), "eval", "--data=f"), floats(Generate(), "generate", "--seed=1"), floats(Chat(), "chat", "--seed=1");
   EXPECT_INPUT_ERROR(parse_words({"eval", "--data", "f"}), "--model is missing");
   EXPECT_INPUT_ERROR(parse_words({"generate"}), "--model is missing");
 }
@@ -475,11 +481,12 @@ TEST(ParseTrain, RefusesFlagsOfPoliciesThatAreFixedAtCompileTime) {
   const std::string help = std::get<train::Help>(parse_program({"-h"})).text;
   for (const char* flag : {"--steps", "--ranks", "--deadline", "--threads"})
     EXPECT_NE(help.find(flag), std::string::npos) << flag;
-  for (const char* flag : {"--sharding", "--precision", "--tiling", "--comm", "--layout"})
+  for (const char* flag : {"--sharding", "--precision", "--precision-of", "--tiling", "--comm", "--layout"})
     EXPECT_EQ(help.find(std::string(flag) + " "), std::string::npos) << flag;
   EXPECT_INPUT_ERROR(parse_program({"--sharding", "zero3"}), "--sharding is fixed by this program: fsdp2");
   EXPECT_INPUT_ERROR(parse_program({"--tiling=off"}), "--tiling is fixed by this program: off");
   EXPECT_INPUT_ERROR(parse_program({"--precision", "bf16"}), "--precision is fixed by this program: bf16");
+  EXPECT_INPUT_ERROR(parse_program({"--precision-of", "a=fp32"}), "--precision-of is fixed by this program: bf16");
   EXPECT_INPUT_ERROR(parse_program({"--comm", "mpi"}), "--comm is fixed by this program: threads");
   EXPECT_INPUT_ERROR(parse_program({"--offload", "optimizer"}), "--offload optimizer is fixed by this program: fsdp2");
   EXPECT_INPUT_ERROR(parse_program({"--offload", "input"}), "--offload input is not known; did you mean 'inputs'?");
@@ -509,6 +516,14 @@ TEST(ParseTrain, OffloadFlagIncludesTheOptimizerIfTheStackOffloadsIt) {
   EXPECT_INPUT_ERROR(read({"--offload", "none"}), "--offload none is fixed by this program: fsdp2:offload=optimizer");
   EXPECT_INPUT_ERROR(parse_program({"--offload", "optimizer,inputs:0.5"}),
                      "--offload optimizer is fixed by this program: fsdp2");
+}
+
+TEST(ParseTrain, ProgramsWithFloatWeightsTakeTheirNames) {
+  train::FixedStack fixed = fixed_stack;
+  fixed.precision = policy_text<PrecisionBy<Fp32, Bf16Mixed>>();
+  const char* const words[] = {"program", "--precision-of", "*norm*=fp32"};
+  const auto parsed = train::parse_train(3, words, fixed, [](auto&, auto&) {});
+  EXPECT_EQ(std::get<Bound<TrainOptions>>(parsed)->units.precision, (FloatWeights{{{.names = "*norm*"}}, {true}}));
 }
 
 TEST(ParseTrain, RanksPerSequenceDefaultToThoseOfTheProgram) {

@@ -177,9 +177,13 @@ TEST(FloatWeights, SelectAStackOfBf16WithFloatWeights) {
             (fsdp::FloatWeights{{{.names = "*norm*"}, {.names = "*", .role = Role::table}}, {true, true}}));
   EXPECT_EQ(precision_text(train.stack), "bf16+fp32");
   EXPECT_EQ(precision_text(recorded_stack("fsdp2", "bf16+fp32", "off")), "bf16+fp32");
-  EXPECT_INPUT_ERROR(require_built(train.stack, {.comms = {"threads"}, .precisions = {"bf16"}}),
-                     "this program was built without bf16+fp32");
+  EXPECT_INPUT_ERROR(
+      require_built(train.stack, {.comms = {"threads"}, .precisions = {"bf16"}}),
+      "this program was built without float weights next to bf16 ones; leave it out, or build it with -D");
   require_built(train.stack, {.comms = {"threads"}, .precisions = {"bf16", "bf16+fp32"}});
+  EXPECT_NE(text_of({.comms = {"threads"}, .precisions = {"bf16", "bf16+fp32"}})
+                .find("--precision  bf16, bf16 with --precision-of\n"),
+            std::string::npos);
   EXPECT_INPUT_ERROR(missing_parts_text(parsed("--precision fp32 --precision-of a=fp32").stack, {}),
                      "and --precision is fp32; take --precision bf16, or leave --precision-of out");
   EXPECT_INPUT_ERROR(parsed("--precision-of a=bf16"), "--precision-of a=bf16 does not end with =fp32");

@@ -24,6 +24,10 @@ static_assert(check_precision<Both>() && has_float_weights<Both> && !has_float_w
 template <class Precision, class Strategy = RunTimeAny>
 using Mixed = Sharded<NetStack<Strategy, Precision>>;
 using Settings = ShardedSettings<>;
+template <class V>
+struct Fields {
+  V weight, bias;
+};
 const FloatWeights biases = PrecisionBy{on("b", Fp32{}), otherwise(Bf16Mixed{})};
 const std::vector<Unit> four = net::units(4);
 
@@ -118,10 +122,22 @@ TEST(PrecisionBy, AWeightOfAnotherTypeIsALogicErrorThatNamesIt) {
     auto pass = sharded.train();
     const auto use = pass.forward(0);
     EXPECT_EQ(use.weight<float>("unit0.b").numel() + use.weight("unit0.w").numel(), 30);
-    EXPECT_EQ(error_of<LogicError>([&] { (void)use.weight("unit0.b"); }),
-              "use: the weight 'unit0.b' is f32 (UnitOptions::precision), and bf16 was requested; write weight<float>");
-    expect_parts(error_of<LogicError>([&] { (void)use.weight<float>("unit0.w"); }),
-                 {"'unit0.w' is bf16 (UnitOptions::precision), and f32 was requested; write weight<Compute>"});
+    EXPECT_EQ(
+        error_of<LogicError>([&] { (void)use.weight("unit0.b"); }),
+        "use: the weight 'unit0.b' is f32 (UnitOptions::precision), and bf16 was requested; take weight<float>, or "
+        "with_view");
+    expect_parts(
+        error_of<LogicError>([&] { (void)use.weight<float>("unit0.w"); }),
+        {"'unit0.w' is bf16 (UnitOptions::precision), and f32 was requested; take weight<Compute>, or with_view"});
+    const auto fields = use.weights<Fields>();
+    const Tensor<const bf16> matrix = fields.weight;
+    const Tensor<const float> bias = fields.bias;
+    EXPECT_EQ(matrix.numel() + bias.numel(), 30);
+    EXPECT_EQ(
+        error_of<LogicError>([&] { (void)Tensor<const bf16>(fields.bias); }),
+        "use: a weight is f32 (UnitOptions::precision), and bf16 was requested; take weight<float>, or with_view");
+    expect_parts(error_of<LogicError>([&] { (void)Tensor<const float>(fields.weight); }),
+                 {"a weight is bf16 (UnitOptions::precision), and f32 was requested"});
   });
 }
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Strategies for some tensors, from the command line (--sharding-of): runs, checkpoints, plans, errors."""
+"""Strategies for some tensors, from the command line (--sharding-of, --precision-of): runs, checkpoints, plans, errors."""
 import json
 
 import pytest
@@ -10,6 +10,7 @@ from support.program import has_stack, trained
 MODEL = "--model tiny --seq-len 16 --batch-size 8 --threads 1"
 TRAIN = f"train {MODEL} --data text.txt --precision fp32 --comm threads:2"
 UNITS = "--sharding-of 'embed_tokens|lm_head=replicated' '*layers.1.*=zero1:layout=rows'"
+FLOATS = "--precision bf16 --precision-of '*norm*|lm_head=fp32'"
 BYTES = "^  (weights|gathered|gradients|optimizer|activations|scratch|peak) +[0-9]+ "
 
 
@@ -30,11 +31,14 @@ def test_units_follow_one_strategy_and_resume_with_other_assignments(program):
 
 
 @pytest.mark.parametrize("flags", [UNITS, UNITS + " --offload optimizer --grad-accum 2 --precision bf16",
-                                   "--sharding hybrid:1:full --sharding-of 'block*=hybrid:1:full:zero2'"])
+                                   "--sharding hybrid:1:full --sharding-of 'block*=hybrid:1:full:zero2'",
+                                   UNITS + " " + FLOATS])
 def test_a_plan_has_the_bytes_and_the_traffic_of_each_part(program, flags):
+    if "--precision-of" in flags and "--precision-of" not in program("stacks").out:
+        pytest.skip("this program has no float weights")
     cluster("two.toml")
     planned = json.loads(program("plan --json --cluster two.toml", MODEL, flags).out)
-    lines = program("plan --cluster two.toml", MODEL, flags).prints("^  part  .*: [0-9]+ tensors?; at rest ").out
+    lines = program("plan --cluster two.toml", MODEL, flags).prints("^  part  .*: [0-9]+ tensors? in (bf16|f32); at rest ").out
     dry_run = program("train --dry-run --comm threads:2", MODEL, flags)
     assert lines_with(BYTES, lines) == lines_with(BYTES, dry_run.out) != []
     program("train --data text.txt --steps 2 --comm threads:2", MODEL, flags, "--metrics", fresh("metrics.jsonl"))
@@ -52,6 +56,24 @@ def test_a_plan_has_the_bytes_and_the_traffic_of_each_part(program, flags):
     kept = memory["weights"] + memory["optimizer"] + offloaded - total("weight_bytes", "optimizer_bytes")
     assert kept == 0 if offloaded == 0 else 0 < kept < 0.2 * offloaded
     assert 0 < total("gradient_bytes") <= memory["gradients"]  # and slots
+
+
+def test_float_weights_are_for_every_command_or_refused_by_name(program):
+    cluster("two.toml")
+    evaluate, generate = "eval --data text.txt --seq-len 16", "generate --tokens 4 --temperature 0 --prompt-ids 1,2"
+    if "--precision-of" not in program("stacks").out:
+        for command in (f"train --data text.txt {MODEL}", f"plan --cluster two.toml {MODEL}", f"{evaluate} --model a",
+                        f"{generate} --model a", "chat --model a"):
+            program.refuses("^tessera: --precision-of: this program was built without float weights next to bf16 ones; "
+                            "leave it out, or build it with -D", command, FLOATS)
+        return
+    trained(program, "floats", f"train {MODEL} --data text.txt --comm threads:2 --steps 4", FLOATS)
+    losses = [json.loads(program(evaluate, "--model floats", flags).out)["loss"]
+              for flags in ("--precision fp32", "--precision bf16", FLOATS, FLOATS + " --comm threads:2")]
+    close(losses[1:], losses[:1] * 3, 1e-2)
+    close(losses[3:], losses[2:3], 1e-5)
+    assert losses[2] != losses[1]
+    assert program(generate, "--model floats", FLOATS).out == program(generate, "--model floats --precision fp32").out
 
 
 @pytest.mark.parametrize("flags, pattern", [

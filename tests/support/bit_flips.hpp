@@ -39,7 +39,8 @@ class BitFlips {
       const auto& piece = module_.shards()[i];
       if (piece.count() == 0 || !piece.trainable) continue;
       if (flip_->what == Flip::What::main) return flip(piece.main.data(), piece.main.numel());
-      if (flip_->what == Flip::What::model) return flip(piece.model.data(), piece.model.numel());
+      if (flip_->what == Flip::What::model)
+        return with_view(piece.model, [&](const auto& model) { flip(model.data(), model.numel()); });
       if (flip_->what == Flip::What::state && !optimizer_.states(i).empty())
         return flip(optimizer_.states(i).front().data(), piece.count());
     }

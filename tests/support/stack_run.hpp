@@ -227,6 +227,7 @@ void run_on_rank(typename Model::Stack::Comm& communicator, const RunOptions& op
     train::restore(module, optimizer,
                    checkpoint::Checkpoint::open(options.resume, checkpoint::read_listing<ListedLlama>));
 
+  results.parts = plan.parts;
   results.schedule = module.schedule(sharding::Pass::train);
   for (auto* axis : module.communicators()) results.communicators.push_back(axis->size());
   Memory& memory = results.memory.front();

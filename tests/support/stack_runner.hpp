@@ -25,6 +25,7 @@
 #include <tessera/fsdp/device/memory.hpp>
 #include <tessera/fsdp/models/llama_config.hpp>
 #include <tessera/fsdp/module/units.hpp>
+#include <tessera/fsdp/plan/plan.hpp>
 #include <tessera/fsdp/sharding/problem.hpp>
 #include <tessera/fsdp/sharding/schedule.hpp>
 #include <tessera/fsdp/training/run_time_optimizer.hpp>
@@ -87,7 +88,7 @@ struct RunOptions {
   std::int64_t most_sequences = 1;  ///< maximum number of sequences in a micro-batch, for which memory is planned
   bool fewer_sequences = true;      ///< whether micro-batches, also of evaluations, may have fewer
   int ranks = 1;
-  int ranks_per_sequence = 1;  ///< above 1 only on stacks chosen at run time
+  int ranks_per_sequence = 1;  ///< above 1 only on stacks chosen at run time and "/bf16+fp32"
   int middle_parts = 0;        ///< see StepSize
   int micro_batches = 1;
   int steps = 10;  ///< including the steps before `resume`
@@ -147,6 +148,7 @@ struct RunResults {
   std::vector<std::string> races;                    ///< descriptions of unordered accesses, on an asynchronous device
   std::int64_t captured = 0, launched = 0;           ///< number of captured graphs, and of steps that launched one
   std::vector<comm::MeshTraffic> traffic;            ///< of each step, on rank 0
+  std::vector<plan::PartPlan> parts;                 ///< of rank 0's plan
   sharding::Schedule schedule;                       ///< schedule of a training pass, with slots
   std::vector<int> communicators;                    ///< sizes: world, across groups, within groups
   std::vector<std::vector<std::int64_t>>

@@ -19,9 +19,6 @@
 
 namespace fsdp {
 
-/// Throws LogicError: a weight of type `own` was requested as `requested`.
-[[noreturn]] void throw_type(const Parameter& parameter, DType own, DType requested);
-
 /// Runs a module's gathers, releases and reductions, and gives views of weights and gradients.
 template <class Types>
 class GroupTasks {
@@ -94,7 +91,7 @@ class GroupTasks {
       if constexpr (std::is_same_v<typename G::Compute, T>)
         return group.weight(reference.index);
       else
-        throw_type(module_.parameter(reference), dtype_of<typename G::Compute>(), dtype_of<T>());
+        throw_weight_type(dtype_of<typename G::Compute>(), dtype_of<T>(), module_.parameter(reference).name);
     });
   }
   WeightView<typename Types::Precision> view(int unit, std::size_t field) {

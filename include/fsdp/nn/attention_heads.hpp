@@ -134,7 +134,6 @@ struct AttentionHeads {
     if (!norms) return;
     for (std::size_t i = 0; i < (keys ? 2 : 1); ++i)
       context.enqueue(weights[i], device::RmsNormBackward<Compute>{.x = in[i],
-                                                                   .weight = weights[i],
                                                                    .rstd = rstd(saved, in, i),
                                                                    .dy = din[i],
                                                                    .dx = din[i],

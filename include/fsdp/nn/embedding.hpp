@@ -64,7 +64,7 @@ struct RotaryEmbedding : Embedding<L> {
 template <class L>
 void Embedding<L>::forward(Context<L>& context, const Weights& weights, Tensor<const std::int32_t> tokens,
                            Tensor<Compute> y) const {
-  context.enqueue(weights.table, device::Embedding<Compute>{.table = weights.table, .tokens = tokens, .out = y});
+  context.enqueue(weights.table, device::Embedding<Compute>{.tokens = tokens, .out = y});
 }
 
 template <class L>

@@ -94,14 +94,15 @@ struct LossHead : ModuleTypes<L, LossHeadFields> {
               in_float ? "16 bits" : "float", ", unlike LossHead::in_float; set that from UnitOptions::precision");
       if (in_float) {
         typename L::Frame frame(context.arena);
-        Tensor<const float> norm = weights.norm.wide;  // [H]
-        if (!weights.norm.is_float()) {
+        const bool float_norm = weights.norm.is_float();
+        Tensor<const float> norm = float_norm ? Tensor<const float>(weights.norm) : Tensor<const float>();  // [H]
+        if (!float_norm) {
           const auto copy = frame.template allocate<float>({hidden});
           context.enqueue(device::Copy<Compute, float>{.x = weights.norm, .y = copy});
           norm = copy;
         }
         auto same = context.template in<Fp32>();
-        return body(wide(), same, typename Wide::Weights{norm, weights.weight.wide});
+        return body(wide(), same, typename Wide::Weights{norm, weights.weight});
       }
     }
     body(*this, context, weights);
@@ -172,7 +173,6 @@ struct LossHead : ModuleTypes<L, LossHeadFields> {
       const std::int64_t end = row + run.rows();
       const Tensor<Compute> y = rows.normed.slice(row, end);
       context.enqueue(weights.norm, device::RmsNorm<Compute>{.x = widened_rows(context, x.slice(run.begin, run.end), y),
-                                                             .weight = weights.norm,
                                                              .eps = eps,
                                                              .y = y,
                                                              .rstd = rows.rstd.slice(row, end)});
@@ -290,7 +290,6 @@ void LossHead<L>::loss_of(Context<L>& context, const Weights& weights, const Gra
       const Tensor<Compute> dy = rows.normed.slice(row, end);
       const auto backward = [&](Tensor<const Compute> from, Tensor<Compute> to) {
         context.enqueue(weights.norm, device::RmsNormBackward<Compute>{.x = from,
-                                                                       .weight = weights.norm,
                                                                        .rstd = rows.rstd.slice(row, end),
                                                                        .dy = dy,
                                                                        .dx = to,
@@ -353,10 +352,8 @@ void LossHead<L>::logits_of(Context<L>& context, const Weights& weights, Tensor<
   typename L::Frame frame(context.arena);
   const auto normed = frame.template allocate<Compute>({x.rows(), hidden});  // [T, H]
   const auto rstd = frame.template allocate<float>({x.rows()});              // [T]
-  context.enqueue(
-      weights.norm,
-      device::RmsNorm<Compute>{
-          .x = widened_rows(context, x, normed), .weight = weights.norm, .eps = eps, .y = normed, .rstd = rstd});
+  context.enqueue(weights.norm, device::RmsNorm<Compute>{
+                                    .x = widened_rows(context, x, normed), .eps = eps, .y = normed, .rstd = rstd});
   if constexpr (std::is_same_v<X, Compute>)
     return project<L, 1>(context, normed, {weights.weight}, {logits});
   else {

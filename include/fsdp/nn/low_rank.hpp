@@ -109,7 +109,7 @@ class LowRankPath {
     if (const Tensor<Y> all = beside(y); all.data() != nullptr)
       return multiply(*context_, u, device::transposed(diagonal_b(frame, y)), all, Write::accumulate);
     for_each([&](std::size_t i, std::int64_t begin, std::int64_t end) {
-      multiply(*context_, u.slice_columns(begin, end), device::transposed(weights_.b[i]), y[i], Write::accumulate);
+      multiply(*context_, u.slice_columns(begin, end), device::transposed(b(i)), y[i], Write::accumulate);
     });
   }
 
@@ -125,7 +125,7 @@ class LowRankPath {
       multiply(*context_, all, diagonal_b(frame, dy), du);
     } else {
       for_each([&](std::size_t i, std::int64_t begin, std::int64_t end) {
-        multiply(*context_, dy[i], weights_.b[i], du.slice_columns(begin, end));
+        multiply(*context_, dy[i], b(i), du.slice_columns(begin, end));
       });
     }
     scale(du);
@@ -156,6 +156,8 @@ class LowRankPath {
   }
 
  private:
+  Tensor<const Compute> a(std::size_t i) const { return weights_.a[i]; }
+  Tensor<const Compute> b(std::size_t i) const { return weights_.b[i]; }
   /// Calls body(i, begin, end) for each projection i with a path; [begin, end) are its columns among the columns of all
   /// paths.
   template <class Body>
@@ -183,15 +185,15 @@ class LowRankPath {
   Tensor<const Compute> diagonal_b(typename L::Frame& frame, const Each<T>& outputs) const {
     std::int64_t rows = 0;
     for (const Tensor<T>& output : outputs) rows += output.columns();
-    const auto b = frame.template allocate<Compute>({rows, paths_.columns()});
-    context_->enqueue(device::Fill<Compute>{.y = b});
+    const auto all = frame.template allocate<Compute>({rows, paths_.columns()});
+    context_->enqueue(device::Fill<Compute>{.y = all});
     std::array<std::int64_t, N> first{};
     for (std::size_t i = 1; i < N; ++i) first[i] = first[i - 1] + outputs[i - 1].columns();
     for_each([&](std::size_t i, std::int64_t begin, std::int64_t end) {
-      context_->enqueue(device::Copy<Compute>{
-          .x = weights_.b[i], .y = b.slice(first[i], first[i] + weights_.b[i].rows()).slice_columns(begin, end)});
+      context_->enqueue(
+          device::Copy<Compute>{.x = b(i), .y = all.slice(first[i], first[i] + b(i).rows()).slice_columns(begin, end)});
     });
-    return b;
+    return all;
   }
 
   /// Depends on the kind of pass and not on the batch's noise, so that all batches need the same memory.
@@ -218,7 +220,7 @@ class LowRankPath {
       multiply(*context_, x, device::transposed(all), u);
     else
       for_each([&](std::size_t i, std::int64_t begin, std::int64_t end) {
-        multiply(*context_, x, device::transposed(weights_.a[i]), u.slice_columns(begin, end));
+        multiply(*context_, x, device::transposed(a(i)), u.slice_columns(begin, end));
       });
     scale(u);
   }
@@ -228,7 +230,7 @@ class LowRankPath {
     const Tensor<const Compute> all = stacked_a();
     if (all.data() != nullptr) return multiply(*context_, du, all, dx, write);
     for_each([&](std::size_t i, std::int64_t begin, std::int64_t end) {
-      multiply(*context_, du.slice_columns(begin, end), weights_.a[i], dx, begin == 0 ? write : Write::accumulate);
+      multiply(*context_, du.slice_columns(begin, end), a(i), dx, begin == 0 ? write : Write::accumulate);
     });
   }
   /// gradient (+)= left^T right.
@@ -240,20 +242,20 @@ class LowRankPath {
   /// Returns the A of all paths as one matrix if they are adjacent in memory, else an empty tensor. A single A may be a
   /// slice of columns.
   Tensor<const Compute> stacked_a() const {
-    const Tensor<const Compute>* first = nullptr;
+    Tensor<const Compute> first;
     const Compute* next = nullptr;
     std::int64_t rows = 0;
     for (std::size_t i = 0; i < N; ++i) {
       if (!paths_.on[i]) continue;
-      const Tensor<const Compute>& a = weights_.a[i];
-      if (first == nullptr)
-        first = &a;
-      else if (a.data() != next)
+      const Tensor<const Compute> own = a(i);
+      if (next == nullptr)
+        first = own;
+      else if (own.data() != next)
         return {};
-      next = a.data() + a.numel();
-      rows += a.rows();
+      next = own.data() + own.numel();
+      rows += own.rows();
     }
-    return rows == first->rows() ? *first : Tensor<const Compute>(first->data(), {rows, first->columns()});
+    return rows == first.rows() ? first : Tensor<const Compute>(first.data(), {rows, first.columns()});
   }
 
   Context<L>* context_;

@@ -84,12 +84,10 @@ struct Context {
   void enqueue(const Operation& operation) const {
     device::enqueue(stream, operation);
   }
-  /// Enqueues an operation that reads `weight`; if the weight is in float, with it in float.
+  /// Enqueues operation.with(weight), in the type that the weight has; the operation is given without a weight.
   template <class Operation>
   void enqueue(const typename L::Weight& weight, const Operation& operation) const {
-    if constexpr (has_float_weights<typename L::Precision>)
-      if (weight.is_float()) return device::enqueue(stream, operation.with(weight.wide));
-    device::enqueue(stream, operation);
+    with_view(weight, [&](const auto& view) { device::enqueue(stream, operation.with(view)); });
   }
   /// Returns the same context for modules with another precision.
   template <class Precision>

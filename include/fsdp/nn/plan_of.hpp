@@ -91,7 +91,8 @@ void add_dry_run(TilePlans& plans, const M& module, int threads) {
     for (std::size_t i = 0; i < parameters.size(); ++i) {
       const Shape& shape = parameters[i].shape;
       weights[i] = Tensor<const Compute>(device::unbacked<const Compute>({}).data() + elements, shape);
-      if constexpr (has_float_weights<typename L::Precision>) weights[i].wide = device::unbacked<const float>(shape);
+      if constexpr (has_float_weights<typename L::Precision>)
+        weights[i] = {weights[i], device::unbacked<const float>(shape)};
       gradients[i] = {{device::unbacked<Accumulate>({}).data() + elements, shape}, &written[i]};
       elements += shape.numel();
     }

@@ -141,14 +141,12 @@ struct ResidualAttention : ModuleTypes<L, AttentionFields> {
   /// Writes the normalised x.
   void norm(Context<L>& context, const Weights& weights, Tensor<const Compute> x, Tensor<float> rstd,
             Tensor<Compute> y) const {
-    context.enqueue(weights.norm,
-                    device::RmsNorm<Compute>{.x = x, .weight = weights.norm, .eps = eps, .y = y, .rstd = rstd});
+    context.enqueue(weights.norm, device::RmsNorm<Compute>{.x = x, .eps = eps, .y = y, .rstd = rstd});
   }
   /// Adds the input gradient to dx.
   void norm_backward(Context<L>& context, const Weights& weights, const Gradients& gradients, Tensor<const Compute> x,
                      Tensor<float> rstd, Tensor<const Compute> dy, Tensor<Compute> dx) const {
     context.enqueue(weights.norm, device::RmsNormBackward<Compute>{.x = x,
-                                                                   .weight = weights.norm,
                                                                    .rstd = rstd,
                                                                    .dy = dy,
                                                                    .dx = dx,

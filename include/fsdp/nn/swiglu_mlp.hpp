@@ -130,7 +130,6 @@ struct ResidualMlp : ModuleTypes<L, ResidualMlpFields> {
       const auto d = tile.rows(dy);                                         // [t, H]
       tile.backward(gradients.mlp, normed, d, normed);
       context.enqueue(weights.norm, device::RmsNormBackward<Compute>{.x = tile.rows(saved.x),
-                                                                     .weight = weights.norm,
                                                                      .rstd = tile.rows(saved.rstd),
                                                                      .dy = normed,
                                                                      .dx = d,
@@ -151,8 +150,7 @@ struct ResidualMlp : ModuleTypes<L, ResidualMlpFields> {
     const auto x = tile.rows(saved.x);                                // [t, H]
     const auto normed = frame.template allocate<Compute>(x.shape());  // [t, H]
     context.enqueue(weights.norm,
-                    device::RmsNorm<Compute>{
-                        .x = x, .weight = weights.norm, .eps = eps, .y = normed, .rstd = tile.rows(saved.rstd)});
+                    device::RmsNorm<Compute>{.x = x, .eps = eps, .y = normed, .rstd = tile.rows(saved.rstd)});
     return normed;
   }
 };

@@ -136,7 +136,7 @@ class SwiGluTile {
     const GateUp g = take_gate_up(frame);
     const auto dh = frame.template allocate<Compute>({tokens(), columns()});  // [t, I]
     if (!tile_.kept) expand(*weights_, x, g);
-    multiply(*context_, dy, weights_->down, dh);
+    multiply(*context_, dy, Tensor<const Compute>(weights_->down), dh);
     context_->progress();
     backward_matmuls(*weights_, gradients, x, g, dh, dy, dx, Write::overwrite, 0);
   }
@@ -152,7 +152,7 @@ class SwiGluTile {
       : context_(&context), paths_(&paths), weights_(&weights), tile_(tile) {}
 
   std::int64_t tokens() const { return tile_.tokens(); }
-  std::int64_t columns() const { return weights_->gate.rows(); }
+  std::int64_t columns() const { return Tensor<const Compute>(weights_->gate).rows(); }
 
   static GateUp split(const Weights& weights, Tensor<Compute> buffer) {
     const std::int64_t half = buffer.columns() / 2;

@@ -208,7 +208,11 @@ class ShardedOptimizer : public ShardedStates<TypesOf<StackT>> {
 
   /// Returns the rounded copy of a shard's main weights; empty if main weights and model weights are the same memory.
   static Tensor<Compute> copy_of(const Shard& shard) {
-    return Module::Group::one_copy ? Tensor<Compute>() : Tensor<Compute>(shard.model);
+    Tensor<Compute> copy;
+    with_view(shard.model, [&]<class T>(const Tensor<T>& model) {
+      if constexpr (std::is_same_v<T, Compute> && !Module::Group::one_copy) copy = model;
+    });
+    return copy;
   }
   void update(const Shard& shard, Tensor<float> main, std::span<const Tensor<float>> states,
               Tensor<const float> gradient, Tensor<Compute> model, const Shape& shape) {

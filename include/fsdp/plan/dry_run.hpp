@@ -76,7 +76,8 @@ PlannedSchedule schedule_on_meta(const MetaModel& meta, const Sharding& sharding
 template <class Watch, class MetaModel, class Sharding, class Optimizer>
 Plan dry_run_on_meta(const MetaModel& meta, const Sharding& sharding, const RunShape& shape, const Request& request,
                      const comm::SimulatedWorld& world, const Optimizer& with) {
-  const bool has_parts = request.purpose == Purpose::train && sharding.calls.parts.size() > 1;
+  const bool has_parts = request.purpose == Purpose::train &&
+                         (sharding.calls.parts.size() > 1 || !meta.units().precision.patterns.empty());
   typename MetaModel::Stack::Comm communicator(world, {.record = has_parts || request.record != nullptr});
   ShardedModel<MetaModel> module(communicator, meta, sharding, shape, request.purpose);
   if (request.rank == most_loaded) {

@@ -119,21 +119,22 @@ std::vector<int> ranks_to_try(const Module& module, const Request& request, cons
 /// the request for one rank.
 Plan largest_plan(const Request& request, const std::vector<int>& ranks, FunctionRef<Plan(const Request&)> plan_of);
 
-/// Returns the sums over the groups of each of several parts; nothing if all groups have the same. `of_groups`: the
-/// bytes at rest, by group; `calls`: the collectives of a step, whose labels have the groups.
+/// Returns the sums over the groups of each of several parts, which differ in strategy or in the element type of their
+/// weights; nothing if all groups have the same. `of_groups`: the type and the bytes at rest, by group; `calls`: the
+/// collectives of a step, whose labels have the groups.
 std::vector<PartPlan> sums_of_parts(const ModuleState& module, const std::vector<PartPlan>& of_groups,
                                     std::span<const comm::Record> calls);
 
 }  // namespace detail
 
-/// Returns the memory and the traffic of each strategy of a module whose communicators have recorded a step, and whose
-/// optimizer is `optimizer`; nothing if it has one strategy.
+/// Returns the memory and the traffic of each strategy and element type of a module whose communicators have recorded a
+/// step, and whose optimizer is `optimizer`; nothing if it has one of both.
 template <class Module, class Optimizer>
 std::vector<PartPlan> plans_of_parts(Module& module, const Optimizer& optimizer) {
-  if (module.parts().size() == 1) return {};
   std::vector<PartPlan> groups;
-  const auto add = [&](const auto& group) {
+  const auto add = [&]<class Group>(const Group& group) {
     PartPlan& plan = groups.emplace_back();
+    plan.dtype = dtype_of<typename Group::Compute>();
     plan.weight_bytes = group.main_bytes() + group.model_bytes() + group.kept_bytes();
     plan.gradient_bytes = group.gradient_bytes();
     if (!group.facts().trainable) return;

@@ -54,6 +54,7 @@ struct UsedCommunicators {
 /// The memory and the traffic of one strategy of a strategy per unit (fsdp::PerUnit), on the plan's rank.
 struct PartPlan {
   std::string name = {};             ///< "embed_tokens|lm_head=replicated", or "otherwise fsdp2"
+  DType dtype = DType::f32;          ///< element type of the weights in use
   std::int64_t tensors = 0;          ///< number of tensors
   std::int64_t weight_bytes = 0;     ///< at rest: main weights and model weights, on the device or its host
   std::int64_t gradient_bytes = 0;   ///< at rest
@@ -76,7 +77,7 @@ struct Plan {
   int middle_parts = 1;                             ///< number of parts of attention, if several ranks share a sequence
   /// How long gathered weights stay in memory under the strategy's budget.
   sharding::Residency residency = {};
-  std::vector<PartPlan> parts = {};  ///< of a training step; empty if all tensors have one strategy
+  std::vector<PartPlan> parts = {};  ///< of a training step; empty if all tensors have one strategy and type
 
   /// Returns the sum of the bytes of all kinds of memory.
   std::int64_t peak_bytes() const {

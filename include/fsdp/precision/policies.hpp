@@ -19,34 +19,62 @@
 
 namespace fsdp {
 
-/// A view of weights in T or, if `wide` has memory, in float.
+/// Throws LogicError: a weight of type `own` was read as `requested`. `name`: the weight's, empty if it is not known.
+[[noreturn]] void throw_weight_type(DType own, DType requested, std::string_view name = {});
+
+/// A view of a weight that is in T or in float; empty for an absent weight. It converts to a Tensor of its own type.
+/// The conversion to the other one throws LogicError; where both types are possible, use `with_view`.
 template <class T>
-struct InEither : Tensor<T> {
+class InEither {
+ public:
   using Float = std::conditional_t<std::is_const_v<T>, const float, float>;  ///< const if T is
-  Tensor<Float> wide = {};  ///< the weights in float; empty if they are in T
 
   InEither() = default;
-  /// Views weights in T, or in float.
+  /// Views a weight in T, in float, or for a dry run in both.
   /// @{
-  InEither(const Tensor<T>& weights) : Tensor<T>(weights) {}
-  InEither(const Tensor<Float>& weights) : wide(weights) {}
+  InEither(const Tensor<T>& narrow) : narrow_(narrow) {}
+  InEither(const Tensor<Float>& wide) : wide_(wide) {}
+  InEither(const Tensor<T>& narrow, const Tensor<Float>& wide) : narrow_(narrow), wide_(wide) {}
   /// @}
-  /// Whether the weights are in float.
-  bool is_float() const { return wide.data() != nullptr; }
+  /// Whether the weight is in float.
+  bool is_float() const { return wide_.data() != nullptr; }
+  /// Return the view. Throw LogicError if the weight is in the other type alone.
+  /// @{
+  operator Tensor<T>() const {
+    if (is_float() && narrow_.data() == nullptr) throw_weight_type(dtype_of<float>(), dtype_of<T>());
+    return narrow_;
+  }
+  operator Tensor<Float>() const {
+    if (!is_float() && narrow_.data() != nullptr) throw_weight_type(dtype_of<T>(), dtype_of<float>());
+    return wide_;
+  }
+  /// @}
+  /// Views of a weight in T, as those of a Tensor; they throw as the conversion does.
+  /// @{
+  T* data() const { return Tensor<T>(*this).data(); }
+  InEither slice(std::int64_t begin, std::int64_t end) const { return Tensor<T>(*this).slice(begin, end); }
+  InEither slice_columns(std::int64_t begin, std::int64_t end) const {
+    return Tensor<T>(*this).slice_columns(begin, end);
+  }
+  /// @}
+
+ private:
+  Tensor<T> narrow_;
+  Tensor<Float> wide_;
 };
 
-/// Calls f(view) with the view of the type that weights have.
+/// Calls f(view) with the view of the type that a weight has.
 /// @{
 template <class T, class F>
-void with_view(const Tensor<T>& weights, F f) {
-  f(weights);
+void with_view(const Tensor<T>& weight, F f) {
+  f(weight);
 }
 template <class T, class F>
-void with_view(const InEither<T>& weights, F f) {
-  if (weights.is_float())
-    f(weights.wide);
+void with_view(const InEither<T>& weight, F f) {
+  if (weight.is_float())
+    f(Tensor<typename InEither<T>::Float>(weight));
   else
-    f(static_cast<const Tensor<T>&>(weights));
+    f(Tensor<T>(weight));
 }
 /// @}
 

@@ -153,8 +153,9 @@ struct EvalOptions {
   TextOptions text = {};
   std::int64_t seq_len = 512;
   std::int64_t batch_size = 1;
-  Ulysses sequence = {};     ///< see TrainOptions
-  std::int64_t windows = 0;  ///< largest number of windows, evenly spread; 0: all
+  Ulysses sequence = {};        ///< see TrainOptions
+  FloatWeights precision = {};  ///< see UnitOptions
+  std::int64_t windows = 0;     ///< largest number of windows, evenly spread; 0: all
   std::optional<data::DocumentSeparator> document_separator = {};
   LaunchOptions launch = {};
 
@@ -176,6 +177,7 @@ struct Sampling {
 struct GenerateOptions {
   std::string model = {};
   std::string adapter = {};                  ///< see ModelChoice
+  FloatWeights precision = {};               ///< see UnitOptions
   std::string tokenizer = {};                ///< tokenizer.json or its folder; empty: the one in the model's folder
   std::string prompt = {};                   ///< text; without a tokenizer its bytes are tokens
   std::vector<std::string> prompt_ids = {};  ///< instead of `prompt`: a batch of prompts, each such as "1,2,3"

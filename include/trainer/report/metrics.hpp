@@ -65,7 +65,7 @@ struct StartRecord {
   std::int64_t steps = 0;
   std::int64_t skipped_binary = 0;         ///< number of binary files that were skipped
   std::optional<StepTimes> planned = {};   ///< planned times of a step; omitted without --cluster
-  std::vector<plan::PartPlan> parts = {};  ///< Plan::parts; omitted if all tensors have one strategy
+  std::vector<plan::PartPlan> parts = {};  ///< Plan::parts; omitted if all tensors have one strategy and type
 };
 
 /// The values of one parameter group (--group) in a step.

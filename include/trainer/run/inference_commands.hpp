@@ -45,8 +45,8 @@ InferenceOf<Model> agreed_inference(typename Model::Stack::Comm& communicator, c
   agree_on_run(communicator, flags, policy_texts<typename Model::Stack>(sharding, tiling));
   const auto config =
       agreed_config<typename Model::Config>(communicator, options.launch, options.model, options.adapter);
-  return InferenceOf<Model>(communicator, options.launch, Model(config), options.model, options.adapter, sharding,
-                            tiling);
+  return InferenceOf<Model>(communicator, options.launch, Model(config, {.precision = options.precision}),
+                            options.model, options.adapter, sharding, tiling);
 }
 
 /// `tessera eval`. `flags`: the flags that are bound to the options. Returns the exit status.

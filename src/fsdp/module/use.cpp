@@ -9,12 +9,6 @@
 
 namespace fsdp {
 
-void throw_type(const Parameter& parameter, DType own, DType requested) {
-  throw LogicError(message("use: the weight '", parameter.name, "' is ", name_of(own),
-                           " (UnitOptions::precision), and ", name_of(requested), " was requested; write weight<",
-                           own == DType::f32 ? "float" : "Compute", ">"));
-}
-
 using State = PassProgress::State;
 
 PassCursor::PassCursor(ModuleState& module, sharding::Pass kind, int order, int micro_batches, bool makes_step,

@@ -114,15 +114,20 @@ Plan largest_plan(const Request& request, const std::vector<int>& ranks, Functio
 std::vector<PartPlan> sums_of_parts(const ModuleState& module, const std::vector<PartPlan>& of_groups,
                                     std::span<const comm::Record> calls) {
   const std::vector<StrategyPart>& parts = module.parts();
-  std::vector<PartPlan> sums(parts.size());
+  std::vector<PartPlan> sums(2 * parts.size());  // of each strategy, for weights in 16 bits and in float
+  const auto sum_of = [&](std::size_t group) -> PartPlan& {
+    return sums[module.part_index(group) + (of_groups[group].dtype == DType::f32 ? parts.size() : 0)];
+  };
   for (std::size_t i = 0; i < parts.size(); ++i) {  // equal strategies are one part
     std::string& name = sums[parts[i].same_as].name;
-    name += (name.empty() ? "" : ", ") +
-            (i + 1 == parts.size() ? "otherwise " : message(parts[i].pattern.text(), "=")) + parts[i].name;
+    const std::string which = i + 1 < parts.size() ? message(parts[i].pattern.text(), "=") : i > 0 ? "otherwise " : "";
+    name += (name.empty() ? "" : ", ") + which + parts[i].name;
   }
   for (std::size_t group = 0; group < of_groups.size(); ++group) {
-    PartPlan& sum = sums[module.part_index(group)];
     const PartPlan& own = of_groups[group];
+    PartPlan& sum = sum_of(group);
+    sum.name = sums[module.part_index(group)].name;
+    sum.dtype = own.dtype;
     sum.tensors += std::ssize(module.group_list()[group]->parameters());
     sum.weight_bytes += own.weight_bytes;
     sum.gradient_bytes += own.gradient_bytes;
@@ -132,7 +137,7 @@ std::vector<PartPlan> sums_of_parts(const ModuleState& module, const std::vector
     const std::string_view what = call.label.what;  // as ParameterGroup labels them
     const bool gathers = what == "weights" || what == "weights across" || what == "kept weights";
     if (!gathers && what != "gradients" && what != "gradients across") continue;
-    PartPlan& sum = sums[module.part_index(static_cast<std::size_t>(call.label.unit))];
+    PartPlan& sum = sum_of(static_cast<std::size_t>(call.label.unit));
     (gathers ? sum.gathered_bytes : sum.reduced_bytes) += call.bytes;
   }
   std::erase_if(sums, [](const PartPlan& sum) { return sum.tensors == 0; });

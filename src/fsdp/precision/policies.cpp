@@ -10,6 +10,12 @@
 
 namespace fsdp {
 
+void throw_weight_type(DType own, DType requested, std::string_view name) {
+  throw LogicError(message("use: ", name.empty() ? "a weight" : message("the weight '", name, "'"), " is ",
+                           name_of(own), " (UnitOptions::precision), and ", name_of(requested),
+                           " was requested; take weight<", own == DType::f32 ? "float" : "Compute", ">, or with_view"));
+}
+
 bool FloatWeights::contains(std::string_view unit, const Parameter& parameter) const {
   const std::size_t index = index_of(patterns, unit, parameter, "precision: ");
   return index < std::min(patterns.size(), is_float.size()) && is_float[index];

@@ -50,6 +50,11 @@ void bind_policies(train::FlagSet& flags, StackChoice& stack) {
       Effect::chosen, "precision", stack.precision,
       "fp32 | bf16 (bf16 compute, fp32 main weights and reduction) | bf16:wire=bf16 (gradients rounded to bf16 on the "
       "wire)");
+  if (train::Flag* const floats = flags.find("precision-of"))  // bound with the command's options
+    floats->set = [set = floats->set, &stack](const train::Texts& texts) {
+      set(texts);
+      stack.has_float_weights = !texts.empty();
+    };
   flags.add(Effect::chosen, "tiling", stack.tiling,
             "off | tiles:N | tokens:N | budget:BYTES (as 512MiB, for what is kept and a tile) | budget:auto (train: "
             "what --memory leaves)");
@@ -299,12 +304,9 @@ Command parse(int argc, const char* const* argv) {
     if (first == name) declare(declared, command);
   }
   if (auto help = train::run(app, static_cast<int>(words.size()), words.data())) return *help;
-  const auto complete = [](Train& train) {
-    (void)resolve(train.optimizer);  // an invalid optimizer must be an error before anything starts
-    train.stack.has_float_weights = !train.options.units.precision.patterns.empty();
-  };
-  if (const auto* const train = std::get_if<Bound<Train>>(&command)) complete(**train);
-  if (const auto* const plan = std::get_if<Bound<Plan>>(&command)) complete((*plan)->train);
+  // An invalid optimizer must be an error before anything starts.
+  if (const auto* const train = std::get_if<Bound<Train>>(&command)) (void)resolve((*train)->optimizer);
+  if (const auto* const plan = std::get_if<Bound<Plan>>(&command)) (void)resolve((*plan)->train.optimizer);
   return command;
 }
 

@@ -131,6 +131,14 @@ std::string listed(const std::vector<std::string>& names) {
   return text;
 }
 
+/// Lists the precisions of a program; those of float weights are no values of --precision.
+std::string precisions_text(const CompiledParts& has) {
+  std::vector<std::string> texts = has.precisions;
+  for (std::string& text : texts)
+    if (text.ends_with("+fp32")) text.replace(text.size() - 5, 5, " with --precision-of");
+  return listed(texts);
+}
+
 }  // namespace
 
 ShardingChoice parse_sharding(std::string_view text) {
@@ -293,7 +301,7 @@ std::string precision_text(const StackChoice& choice) {
 std::string name_of_comm(const CommChoice& comm) { return std::string(split_at(comm.name(), ':').front()); }
 
 std::string text_of(const CompiledParts& has) {
-  return message("  --comm       ", listed(has.comms), "\n  --precision  ", listed(has.precisions), "\n  --offload    ",
+  return message("  --comm       ", listed(has.comms), "\n  --precision  ", precisions_text(has), "\n  --offload    ",
                  to_text(OffloadChoice::none), ", ", to_text(OffloadChoice::optimizer), "\n  --sharding   ",
                  sharding_kinds(), "\n");
 }
@@ -301,7 +309,7 @@ std::string text_of(const CompiledParts& has) {
 std::string missing_parts_text(const StackChoice& asked, const CompiledParts& has) {
   const std::string comm = name_of_comm(asked.comm), precision = precision_text(asked);
   require<InputError>(!asked.has_float_weights || asked.precision == PrecisionChoice::bf16,
-                      "--precision-of makes some ", "weights float next to bf16 ones, and --precision is ",
+                      "--precision-of makes some weights float next to bf16 ones, and --precision is ",
                       to_text(asked.precision), "; take --precision bf16, or leave --precision-of out");
   if (std::ranges::find(has.comms, comm) == has.comms.end())
     return message("--comm ", comm, ": this program was built without ", comm, " and has ", listed(has.comms),
@@ -311,11 +319,10 @@ std::string missing_parts_text(const StackChoice& asked, const CompiledParts& ha
                                     : "");
   const bool has_precision = std::ranges::find(has.precisions, precision) != has.precisions.end();
   if (!has_precision && asked.has_float_weights)
-    return "--precision-of: this program was built without bf16+fp32, float weights next to bf16 ones; leave it out, "
-           "or "
-           "build it with -DTESSERA_PRECISIONS='fp32;bf16;bf16_wire;bf16_fp32'";
+    return "--precision-of: this program was built without float weights next to bf16 ones; leave it out, or build it "
+           "with -DTESSERA_PRECISIONS='fp32;bf16;bf16_wire;bf16_fp32'";
   if (!has_precision)
-    return message("--precision ", precision, ": this program was built with ", listed(has.precisions),
+    return message("--precision ", precision, ": this program was built with ", precisions_text(has),
                    "; take one of them, or build it with -DTESSERA_PRECISIONS=all");
   return "";
 }

@@ -97,7 +97,7 @@ struct CommChoice {
 struct StackChoice {
   ShardingChoice sharding = {};
   PrecisionChoice precision = PrecisionChoice::bf16;
-  bool has_float_weights = false;  ///< --precision-of is given (UnitOptions::precision); parse sets it
+  bool has_float_weights = false;  ///< --precision-of is given (UnitOptions::precision); its flag sets it
   OffloadChoice offload = OffloadChoice::none;
   tiling::RunTimeTiling tiling = {};
   CommChoice comm = {};

@@ -83,6 +83,7 @@ void add_precision_of(FlagSet& flags, FloatWeights& value) {
 void add_model(FlagSet& flags, GenerateOptions& o) {
   flags.fix("sequence", "whole, since ranks that share a sequence cannot continue it");
   add_folder(flags, o);
+  add_precision_of(flags, o.precision);
   flags.add("tokenizer", o.tokenizer, "tokenizer.json, or its folder; left out: the one in --model");
 }
 
@@ -209,6 +210,7 @@ void bind(FlagSet& flags, EvalOptions& o) {
   flags.add("seq-len", o.seq_len, "tokens per sequence", some_tokens);
   flags.add("batch-size", o.batch_size, "sequences at a time", some_sequences);
   flags.add("sequence", o.sequence, sequence_help);
+  add_precision_of(flags, o.precision);
   flags.add("windows", o.windows, "windows used, evenly spread; 0: all", any_elements);
   add_disk_deadline(flags, o.launch.disk_deadline_seconds);
   bind(flags, o.launch);

@@ -119,6 +119,10 @@ std::variant<Help, Bound<TrainOptions>> parse_train(int argc, const char* const*
               counts_up_to(most_ranks, 0));
   for (const char* const name : {"sharding", "layout", "sharding-of"}) flags.fix(name, fixed.sharding);
   flags.fix("precision", fixed.precision);
+  if (!fixed.precision.ends_with("+fp32")) {  // the text of a PrecisionBy
+    std::erase_if(flags.flags(), [](const Flag& flag) { return flag.name == "precision-of"; });
+    flags.fix("precision-of", fixed.precision);
+  }
   flags.fix("tiling", fixed.tiling);
   flags.fix("comm", fixed.comm);
   const bool optimizer = fixed.offloads_optimizer;

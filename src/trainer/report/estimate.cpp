@@ -95,11 +95,12 @@ std::string estimate_text(const Estimate& estimate, const EstimateTitle& title) 
                                        percent_text(exposed / estimate.seconds), " of the step"));
   text += links_text(estimate);
   for (const plan::PartPlan& part : estimate.plan.parts)
-    text += table_row(
-        "part", message(part.name, ": ", part.tensors, part.tensors == 1 ? " tensor" : " tensors", "; at rest ",
-                        bytes_text(part.weight_bytes), " of weights, ", bytes_text(part.gradient_bytes),
-                        " of gradients, ", bytes_text(part.optimizer_bytes), " of optimizer state; a step gathers ",
-                        bytes_text(part.gathered_bytes), " and reduces ", bytes_text(part.reduced_bytes)));
+    text +=
+        table_row("part", message(part.name, ": ", part.tensors, part.tensors == 1 ? " tensor" : " tensors", " in ",
+                                  name_of(part.dtype), "; at rest ", bytes_text(part.weight_bytes), " of weights, ",
+                                  bytes_text(part.gradient_bytes), " of gradients, ", bytes_text(part.optimizer_bytes),
+                                  " of optimizer state; a step gathers ", bytes_text(part.gathered_bytes),
+                                  " and reduces ", bytes_text(part.reduced_bytes)));
   text +=
       memory_table(estimate.plan.bytes, estimate.plan.same_on_all_ranks
                                             ? "bytes of each rank"

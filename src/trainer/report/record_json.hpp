@@ -34,11 +34,12 @@ inline nlohmann::ordered_json json_of(const comm::MeshTraffic& traffic) {
   return object;
 }
 
-/// Returns a list of the parts of a strategy per unit.
+/// Returns a list of the parts of a plan.
 inline nlohmann::ordered_json json_of(const std::vector<plan::PartPlan>& parts) {
   auto list = nlohmann::ordered_json::array();
   for (const plan::PartPlan& part : parts)
     list.push_back(json_object({{"name", part.name},
+                                {"dtype", std::string(name_of(part.dtype))},
                                 {"tensors", part.tensors},
                                 {"weight_bytes", part.weight_bytes},
                                 {"gradient_bytes", part.gradient_bytes},

@@ -9,9 +9,9 @@
 
 namespace fsdp::test {
 
-template <class Sharding, class Precision = Fp32>
+template <class Sharding, class Precision = Fp32, class Sequence = WholeSequences>
 RunResults run_on_threads(const RunOptions& options) {
-  return run_threads<Llama<Stack<Sharding, comm::Threads<>, Precision, tiling::RunTimeTiling>>>(options);
+  return run_threads<Llama<Stack<Sharding, comm::Threads<>, Precision, tiling::RunTimeTiling, Sequence>>>(options);
 }
 /// The same in float, with digests and verification.
 template <class Sharding, class Sequence = WholeSequences>

@@ -31,8 +31,11 @@ struct RmsNorm {
   Tensor<T> y = {};         // [T, heads H]
   Tensor<float> rstd = {};  // [heads T]: all rows of head 0, then of head 1, ...
 
-  /// Returns the same with a weight in float.
-  RmsNorm<T, float> with(Tensor<const float> wide) const { return {x, wide, eps, y, rstd}; }
+  /// Returns the same with another weight.
+  template <class V>
+  RmsNorm<T, V> with(Tensor<const V> other) const {
+    return {x, other, eps, y, rstd};
+  }
   std::int64_t heads() const { return heads_of(x.columns(), weight.numel()); }  ///< norms per row: one, or one per head
   auto tensors() const { return std::tie(x, weight, y, rstd); }
   Cost cost() const { return {.bytes = x.bytes() + weight.bytes() + y.bytes() + rstd.bytes()}; }
@@ -59,9 +62,10 @@ struct RmsNormBackward {
   Tensor<float> dw = {};  // [H]
   Write dw_write = Write::overwrite;
 
-  /// Returns the same with a weight in float.
-  RmsNormBackward<T, float> with(Tensor<const float> wide) const {
-    return {x, wide, rstd, dy, dx, dx_write, dw, dw_write};
+  /// Returns the same with another weight.
+  template <class V>
+  RmsNormBackward<T, V> with(Tensor<const V> other) const {
+    return {x, other, rstd, dy, dx, dx_write, dw, dw_write};
   }
   std::int64_t heads() const { return heads_of(x.columns(), weight.numel()); }  ///< norms per row: one, or one per head
   bool wants_dw() const { return dw.data() != nullptr; }                        ///< whether dw is computed

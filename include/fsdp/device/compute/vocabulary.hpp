@@ -24,8 +24,11 @@ struct Embedding {
   Tensor<const std::int32_t> tokens = {};  // [T]
   Tensor<T> out = {};                      // [T, H]
 
-  /// Returns the same with a table in float.
-  Embedding<T, float> with(Tensor<const float> wide) const { return {wide, tokens, out}; }
+  /// Returns the same with another table.
+  template <class V>
+  Embedding<T, V> with(Tensor<const V> other) const {
+    return {other, tokens, out};
+  }
   auto tensors() const { return std::tie(table, tokens, out); }
   Cost cost() const { return {.bytes = tokens.bytes() + out.bytes() + out.numel() * std::int64_t{sizeof(W)}}; }
   void check() const {
