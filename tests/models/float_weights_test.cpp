@@ -75,6 +75,7 @@ TEST(FloatWeights, CombineWithEveryOtherChoice) {
       if (lora) options.config.lora = {.rank = 2};
       options.batch = deal(some_windows(12, 8, options.config.vocab_size));
       options.sequence_length = 8;
+      options.collects = false;
       const RunOptions floats = with_floats("*norm*|embed_tokens|lm_head", options);
       const RunResults plain = run(mixed, floats);
       for (const Case& each : cases) {
@@ -114,7 +115,10 @@ TEST(FloatWeights, AreAPartOfThePlan) {
 
 /// The logits of all tokens at once, and with a KV cache after three; the tolerance is two roundings to bf16.
 TEST(FloatWeights, GenerateAsOneOfOnePrecision) {
+  const TemporaryFolder folder;
+  run("fsdp2", saving(2, folder.path()));
   RunOptions options = with_steps(1, uneven_options(2));
+  options.model = folder.path() / "step-00000005";  // norms are not ones
   options.logits_of = some_windows(2, 7, options.config.vocab_size);
   options.begun = 3;
   const RunResults fp32 = run("fsdp2", options), bf16 = run(mixed, options);
