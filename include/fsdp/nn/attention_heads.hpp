@@ -99,8 +99,7 @@ struct AttentionHeads {
     const Inputs seen = {both.slice_columns(0, q), both.slice_columns(q, q + k), in[2]};
     for (std::size_t i = 0; i < 2; ++i)
       context.enqueue(weights[i],
-                      device::RmsNorm<Compute>{
-                          .x = in[i], .weight = weights[i], .eps = eps, .y = seen[i], .rstd = rstd(saved, in, i)});
+                      device::RmsNorm<Compute>{.x = in[i], .eps = eps, .y = seen[i], .rstd = rstd(saved, in, i)});
     rotate(context, shared, seen, device::Rotation::forward, true);
     return seen;
   }
