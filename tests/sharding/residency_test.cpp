@@ -26,6 +26,7 @@ using namespace test;
 struct Passes {
   Problem step;
   Rules rules = {};
+  bool has_parts = false;  ///< whether groups have the holds of their own strategies
 
   Problem evaluation() const {
     Problem problem = step;
@@ -33,7 +34,9 @@ struct Passes {
     problem.micro_batches = 1;
     return problem;
   }
-  Schedule schedule(const Problem& problem) const { return schedule_from(rules, problem); }
+  Schedule schedule(const Problem& problem) const {
+    return has_parts ? schedule_of_groups(rules, problem) : schedule_from(rules, problem);
+  }
   Residency within(std::int64_t budget) const {
     const auto schedule_of = [this](const Problem& problem) { return schedule(problem); };
     const Problem other = evaluation();
@@ -201,6 +204,33 @@ TEST(Residency, RefusesABudgetBelowOneUnitAndReportsTheMinimum) {
   EXPECT_INPUT_ERROR(passes.within(17),
                      "a budget of 17 bytes for gathered weights is too small; 18 would do, or cut the model");
   EXPECT_EQ(passes.within(18).slot_bytes, 18);
+}
+
+/// Units have parts with and without fixed holds, and weights of one or two bytes.
+TEST(Residency, ReportsTheMinimumOfStrategiesPerUnit) {
+  std::mt19937 random(4);
+  const auto below = [&](auto count) { return static_cast<int>(random() % static_cast<unsigned>(count)); };
+  for (int trial = 0; trial < (fsdp::test::sanitized ? 10 : 400); ++trial) {
+    SCOPED_TRACE(trial);
+    std::vector<std::int64_t> elements(static_cast<std::size_t>(3 + below(3)));
+    std::ranges::generate(elements, [&] { return 1 + below(9); });
+    Passes passes = model(elements, 1 + below(2), below(3) == 0);
+    passes.has_parts = true;
+    const bool mixed = below(2) == 0;
+    for (std::size_t i = 0; i < elements.size(); ++i) {
+      GroupFacts& group = passes.step.groups[i];
+      group.hold = below(4) == 0 ? Hold::step : below(4) == 0 ? Hold::micro_batch : Hold::use;
+      group.bytes_per_weight = mixed ? 1 + below(2) : 1;
+      std::vector<int>& other = passes.step.units[static_cast<std::size_t>(below(std::ssize(elements)))].groups;
+      if (below(2) == 0 && std::ranges::count(other, static_cast<int>(i)) == 0) other.push_back(static_cast<int>(i));
+      std::ranges::sort(other);
+    }
+    std::int64_t least = std::numeric_limits<std::int64_t>::max();
+    std::vector<Hold> holds(elements.size());
+    each_choice(holds, 0, [&](const auto& choice) { least = std::min(least, passes.cost(choice).slots); });
+    EXPECT_INPUT_ERROR(passes.within(least - 1), message("is too small; ", least, " would do"));
+    EXPECT_EQ(passes.within(least).slot_bytes, least);
+  }
 }
 
 TEST(Residency, RefusesABudgetTogetherWithALiveBound) {

@@ -64,7 +64,8 @@ inline constexpr std::size_t most_groups_tried = 12;
 /// Up to most_groups_tried groups the result is the best of all choices. For more groups the search is greedy: it
 /// extends the holds one by one, in the order of the gathered bytes saved per byte held, as long as the choice fits. It
 /// starts from single uses, and from holds of a micro-batch or of the step for all groups if that fits, so that the
-/// result never gathers more than any of these. Throws InputError if nothing fits.
+/// result never gathers more than any of these. Throws InputError if nothing fits, with a budget that would do: for up
+/// to most_groups_tried groups the least one.
 Residency choose_residency(FunctionRef<Schedule(const Problem&)> schedule_of, std::span<const Problem> steps,
                            std::span<const Problem> others, std::int64_t budget);
 

@@ -151,7 +151,8 @@ class Search {
       if (gathered(all) == bound_ && fits(all)) return keep_better(all);
     }
     for (const Hold hold : all_holds) lengthen(Choice(groups(), hold));
-    lengthen(least_room());
+    lengthen(least_room(false));
+    if (!found()) lengthen(least_room(true));
     std::size_t choices = 0;
     for (std::size_t group = 0; group < groups(); ++group) choices += has_choice(group) ? 1 : 0;
     if (best_gathered_ == bound_ || choices > most_groups_tried) return;
@@ -217,15 +218,15 @@ class Search {
     return sum;
   }
 
-  /// Returns the choice of single uses, except that tied groups get a longer hold if the slots then need less memory: a
-  /// tied group with a separate slot leaves the other slots to smaller groups.
-  Choice least_room() {
+  /// Returns the choice of single uses, except that tied groups, or `all`, get a longer hold if the slots then need
+  /// less memory: a tied group with a separate slot leaves the other slots to smaller groups.
+  Choice least_room(bool all) {
     Choice choice(groups(), Hold::use);
     for (std::size_t group = 0; group < groups(); ++group) {
       const auto has = [&](const UnitUse& unit) {
         return std::ranges::count(unit.groups, static_cast<int>(group)) > 0;
       };
-      if (std::ranges::count_if(problems_.front().units, has) < 2) continue;
+      if (!has_choice(group) || (!all && std::ranges::count_if(problems_.front().units, has) < 2)) continue;
       for (const Hold hold : {Hold::micro_batch, Hold::step}) {
         Choice other = choice;
         other[group] = hold;
@@ -325,8 +326,9 @@ class Search {
   void try_all(std::size_t group, Choice& choice, std::int64_t sum) {
     if (best_gathered_ == bound_ || best_possible(group, sum) >= best_gathered_) return;
     if (group == groups()) {
-      if (fits(choice)) keep_better(choice);
-      return;
+      if (!fits(choice)) return;
+      least_slots_ = std::min(least_slots_, slots(choice));
+      return keep_better(choice);
     }
     if (!has_choice(group)) return try_all(group + 1, choice, sum);
     std::array holds = all_holds;
@@ -368,9 +370,16 @@ Residency choose_residency(FunctionRef<Schedule(const Problem&)> schedule_of, st
   Search search(schedule_of, steps, others, budget);
   search.run();
   if (!search.found()) {
+    std::int64_t least = search.least_slots();
+    for (bool found = true; found;) {  // other holds may do with less, which only a search within less finds
+      Search within(schedule_of, steps, others, least - 1);
+      within.run();
+      found = within.found();
+      least = std::min(least, within.least_slots());
+    }
     const bool persistent = std::ranges::any_of(steps.front().groups, &GroupFacts::persistent);
-    throw InputError(message("sharding: a budget of ", budget, " bytes for gathered weights is too small; ",
-                             search.least_slots(), " would do, or ", persistent ? "let fewer tensors persist, or " : "",
+    throw InputError(message("sharding: a budget of ", budget, " bytes for gathered weights is too small; ", least,
+                             " would do, or ", persistent ? "let fewer tensors persist, or " : "",
                              "cut the model into smaller units"));
   }
   Residency result = search.result();
