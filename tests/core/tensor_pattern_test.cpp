@@ -18,6 +18,9 @@ TEST(TensorPattern, MatchesUnitsTensorsPartsOfNamesRolesAndSizes) {
     EXPECT_TRUE(matches({.names = names})) << names;
   for (const char* const names : {"", "embed", "tokens", "model.embed", "lm_head|norm", "Embedding"})
     EXPECT_FALSE(matches({.names = names})) << names;
+  const Parameter tied{.name = "embed_tokens", .shape = {10, 4}, .tied_as = "lm_head.weight"};
+  for (const char* const names : {"embed_tokens", "lm_head.weight", "lm_head", "weight"})
+    EXPECT_TRUE(TensorPattern{names}.matches("head", tied)) << names;
   EXPECT_TRUE(matches({.role = Role::table, .least = 40, .most = 40}));
   EXPECT_FALSE(matches({.role = Role::matrix}));
   EXPECT_FALSE(matches({.least = 41}));

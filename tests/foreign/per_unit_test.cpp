@@ -40,8 +40,8 @@ const std::vector<Part> on_one_axis{{{FullyShard<>{}}},
 RunTimeAny strategy_of(const std::vector<Part>& parts) {
   RunTimeAny strategy = parts.back().strategy;
   for (auto part = parts.begin(); part + 1 < parts.end(); ++part) {
-    std::string names = "-";
-    for (const std::string& tensor : part->tensors) names += "|" + tensor;
+    std::string names;
+    for (const std::string& tensor : part->tensors) names += (names.empty() ? "" : "|") + tensor;
     strategy.units.push_back(part_of(on(names, part->strategy)));
   }
   return strategy;

@@ -16,10 +16,12 @@ AnyStrategy in_pieces(const Strategy& strategy, int pieces) {
   return RunTimeAny{Reproducible<Strategy>{strategy, pieces}};
 }
 
-std::vector<AnyStrategy> family(int pieces) {
+std::vector<AnyStrategy> family(const Network& network, int pieces) {
+  const bool tied = network.name == "tied";
   RunTimeAny parts{Reproducible<Zero2>{{}, pieces}};
-  parts.units = {part_of(on("*.weight|table", RunTimeAny{.strategy = Zero3{}, .other_layout = buffer::Owned{}})),
-                 part_of(on("head.bias|cell.*", RunTimeAny{Zero1{}}))};
+  parts.units = {
+      part_of(on(tied ? "table" : "*.weight", RunTimeAny{.strategy = Zero3{}, .other_layout = buffer::Owned{}})),
+      part_of(on(tied ? "cell.*" : "head.bias", RunTimeAny{Zero1{}}))};
   return {parts,
           in_pieces(FullyShard<>{}, pieces),
           in_pieces(FullyShard<ReshardAfterForward::no>{.prefetch_depth = 2}, pieces),
@@ -37,7 +39,7 @@ std::string trace(const Network& network, const Request& request) {
 
 void expect_same_on_any_ranks(const Network& network, Request request, int pieces, const Outcome& expected) {
   for (const int ranks : rank_counts(pieces))
-    for (const AnyStrategy& strategy : family(pieces)) {
+    for (const AnyStrategy& strategy : family(network, pieces)) {
       request.ranks = ranks;
       request.strategy = strategy;
       SCOPED_TRACE(trace(network, request));

@@ -29,7 +29,7 @@ struct InGroups : FullyShard<> {
 template <class Strategy = InGroups>
 sharding::Axes axes_of_four_ranks(const sharding::Facts& facts) {
   StrategyCalls strategy = calls_of(Strategy{});
-  strategy.facts = strategy.parts.front().facts = facts;
+  strategy.facts = strategy.parts.front().rules.facts = facts;
   std::vector<sharding::Axes> axes(4);
   Comm::run(4, {}, [&](Comm& world) {
     const StackMesh<Stack<Strategy, Comm, Fp32, tiling::Untiled>> mesh(world, strategy);

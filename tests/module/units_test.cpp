@@ -33,7 +33,7 @@ std::vector<Unit> small_units(bool tied = false) {
 
 /// A strategy whose tensors of at most `threshold` elements are persistent.
 std::vector<StrategyPart> persisting(std::int64_t threshold) {
-  return {{.facts = {.persistence_threshold = threshold}}};
+  return {{.rules = {.facts = {.persistence_threshold = threshold}}}};
 }
 
 /// Lists the groups and their tensors, as in "embedding: table; block 0: a.norm a.weight; ...".
@@ -103,7 +103,7 @@ TEST(UnitOptions, SmallPersistentGroupsTakeNoLargeSlot) {
   UnitGroups groups = group_parameters(small_units(), {}, persisting(rules.facts.persistence_threshold));
   sharding::Problem problem{.units = std::move(groups.uses), .groups = {}, .micro_batches = 2};
   for (const GroupedParameters& group : groups.groups) {
-    problem.groups.push_back(facts_of(group, {.facts = rules.facts}, {}));
+    problem.groups.push_back(facts_of(group, {.rules = {.facts = rules.facts}}, {}));
     problem.groups.back().slot_elements = group.elements();
   }
   const auto sizes = slot_sizes(assign_slots(make_schedule(rules, problem), problem), problem).weights;
@@ -175,6 +175,32 @@ TEST(Units, JoinedTensorsArePersistentOnlyTogether) {
   EXPECT_EQ(text_of(group_parameters(units, {}, parts("q|k|v"), true)), "block, zero1: q k v; block: norm");
   EXPECT_INPUT_ERROR(group_parameters(units, {}, parts("k"), true),
                      "sharding: 'k' of block has another strategy or precision than the tensor before it");
+}
+
+TEST(Units, PatternsSelectSomethingWithEachAlternative) {
+  std::vector<Unit> units = small_units(true);
+  const auto refused = [&](const TensorPattern& pattern, const UnitOptions& options = {}) {
+    const PerUnit strategy{on(pattern, Zero1{}), otherwise(Zero2{})};
+    return test::input_error_of([&] { group_parameters(units, options, calls_of(strategy).parts); });
+  };
+  EXPECT_EQ(refused({"tabel"}).find("sharding: the pattern 'tabel' matches no tensor; did you mean 'table'? Known: "),
+            0u);
+  EXPECT_EQ(refused({"table|block?9"}).find("sharding: 'block?9' of the pattern 'table|block?9' matches no tensor; "),
+            0u);
+  EXPECT_EQ(
+      refused({"*norm*|table", Role::vector}),
+      "sharding: 'table' of the pattern '*norm*|table,role=vector' matches no tensor; there are such names, but of "
+      "other roles or sizes");
+  EXPECT_EQ(refused({"table|lm_head"}).find("sharding: 'lm_head' of the pattern 'table|lm_head' matches no tensor"),
+            0u);
+  EXPECT_EQ(refused({"b.*"}, {.replicated = {"a.*", "b.norm"}}),
+            "sharding: 'b.norm' of block 1 is replicated (UnitOptions::replicated, --replicate), and matches 'b.*', "
+            "which gives it the strategy 'zero1'; leave it out of one of them");
+  units.back().parameters.back().tied_as = "lm_head.weight";
+  for (const char* const names : {"table|lm_head", "lm_head"})
+    EXPECT_EQ(text_of(group_parameters(units, {}, calls_of(PerUnit{on(names, Zero1{}), otherwise(Zero2{})}).parts)),
+              "block 0: a.norm a.weight; block 1: b.norm b.weight; block 2: c.norm c.weight; head: norm; "
+              "table, zero1: table");
 }
 
 /// Checkpoints number classes.

@@ -30,7 +30,7 @@ def test_units_follow_one_strategy_and_resume_with_other_assignments(program):
         close(resumed[-1], resumed[0], 1e-5)
 
 
-@pytest.mark.parametrize("flags", [UNITS, UNITS + " --offload optimizer --grad-accum 2 --precision bf16",
+@pytest.mark.parametrize("flags", [UNITS, UNITS + " --tied", UNITS + " --offload optimizer --grad-accum 2 --precision bf16",
                                    "--sharding hybrid:1:full --sharding-of 'block*=hybrid:1:full:zero2'",
                                    UNITS + " " + FLOATS])
 def test_a_plan_has_the_bytes_and_the_traffic_of_each_part(program, flags):
@@ -78,6 +78,9 @@ def test_float_weights_are_for_every_command_or_refused_by_name(program):
 
 @pytest.mark.parametrize("flags, pattern", [
     ("--sharding-of embd=zero1", "^tessera: sharding: the pattern 'embd' matches no tensor; .*embed"),
+    ("--sharding-of 'embed_tokens|lm_haed=zero1'", "'lm_haed' of the pattern 'embed_tokens.lm_haed' matches no tensor; .*lm_head"),
+    ("--sharding-of '*norm*=zero1' --replicate model.norm.weight", "'model.norm.weight' of head is replicated .*--replicate.*'[*]norm[*]'"),
+    ("--optimizer muon --layout owned --sharding-of 'block?0=zero1'", "the strategy 'block.0=zero1' cuts .model.layers.0.*=owned in --sharding-of"),
     ("--sharding-of '*norm*=zero1' '*layers.1.*=zero2'", "matches both '.norm.' and '.layers.1..'; a tensor may match one"),
     ("--sharding-of '*=fsdp2:deferred:prefetch=2'", "sets how many units are gathered ahead, which is one for the whole module"),
     ("--sharding-of 'head=hybrid:2:full'", "place optimizer state differently over groups of ranks"),

@@ -80,6 +80,8 @@ struct Parameter {
   /// Number of consecutive elements, counted from the first, that buffer::Blocks stores on one rank, such as the rows
   /// of an attention head; it divides the number of all elements. 0 for the layout's own block.
   std::int64_t block = 0;
+  /// The name that a tied weight would have in this unit if it were not tied: patterns (TensorPattern) match it too.
+  std::string tied_as = {};
   StepOptions step = {};  ///< set from UnitOptions::groups by the module that the unit is passed to
 
   /// Returns the parameter's weight decay for an optimizer with this constant.
@@ -115,6 +117,7 @@ struct Field {
   bool adapter = false;
   bool may_be_float = false;
   std::int64_t block = 0;
+  const char* tied_as = "";
 
   static Field absent() { return {.name = "", .shape = {0}}; }  ///< placeholder for a disabled parameter
   bool present() const { return name[0] != '\0'; }              ///< false for absent()

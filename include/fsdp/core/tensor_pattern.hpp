@@ -21,7 +21,8 @@ namespace fsdp {
 /// Selects the tensors that match all of its members.
 struct TensorPattern {
   /// Alternatives, separated by `|`. Each is a shell pattern (*, ?, [...]) that matches the whole name of a unit or of
-  /// a tensor, or one part of a tensor's name between dots: "embed_tokens" matches "model.embed_tokens.weight".
+  /// a tensor, or one part of a tensor's name between dots: "embed_tokens" matches "model.embed_tokens.weight". A tied
+  /// weight has several names (Parameter::tied_as).
   std::string names = "*";
   std::optional<Role> role = {};                                 ///< nullopt: any role
   std::int64_t least = 0;                                        ///< least number of elements

@@ -22,37 +22,27 @@ template <class T, class Precision, class Across>
 using GroupIn = ParameterGroup<ModuleTypes<typename T::Comm, Precision, Across, typename T::OptimizerSpace,
                                            T::mesh_axes, T::axes_by_value, typename T::Sequence>>;
 
-template <class T, class P, class Across, bool has_floats = has_float_weights<P>>
+/// The groups with the placement `First` of optimizer state, and with those in `Rest`.
+template <class T, class First, class... Rest>
 struct GroupOf {
-  using First = GroupIn<T, P, Across>;
-  using Type = First;
+  using P = typename T::Precision;
+  static constexpr bool has_floats = has_float_weights<P>;
+  using FirstType = GroupIn<T, P, First>;
+  using Type = std::conditional_t<
+      has_floats, std::variant<FirstType, GroupIn<T, Fp32, First>, GroupIn<T, P, Rest>..., GroupIn<T, Fp32, Rest>...>,
+      std::conditional_t<sizeof...(Rest) == 0, FirstType, std::variant<FirstType, GroupIn<T, P, Rest>...>>>;
 };
-template <class T, class P, class Across>
-struct GroupOf<T, P, Across, true> {
-  using First = GroupIn<T, P, Across>;
-  using Type = std::variant<First, GroupIn<T, Fp32, Across>>;
-};
-template <class T, class P>
-struct GroupOf<T, P, ByGroup, false> {
-  using First = GroupIn<T, P, buffer::Replicate>;
-  using Type = std::variant<First, GroupIn<T, P, buffer::Shard>>;
-};
-template <class T, class P>
-struct GroupOf<T, P, ByGroup, true> {
-  using First = GroupIn<T, P, buffer::Replicate>;
-  using Type = std::variant<First, GroupIn<T, Fp32, buffer::Replicate>, GroupIn<T, P, buffer::Shard>,
-                            GroupIn<T, Fp32, buffer::Shard>>;
-};
+template <class T>
+struct GroupOf<T, ByGroup> : GroupOf<T, buffer::Replicate, buffer::Shard> {};
 
 }  // namespace detail
 
 /// The group of a module with these ModuleTypes, and its first alternative.
 /// @{
 template <class Types>
-using AnyGroup = typename detail::GroupOf<Types, typename Types::Precision, typename Types::OptimizerPlacement>::Type;
+using AnyGroup = typename detail::GroupOf<Types, typename Types::OptimizerPlacement>::Type;
 template <class Types>
-using FirstGroup =
-    typename detail::GroupOf<Types, typename Types::Precision, typename Types::OptimizerPlacement>::First;
+using FirstGroup = typename detail::GroupOf<Types, typename Types::OptimizerPlacement>::FirstType;
 /// @}
 
 /// Returns f(group), which has the same type for all alternatives.

@@ -210,8 +210,13 @@ class ModuleState : private ModulePlan {
   std::array<std::int64_t, 3> elements_of(int rank) const { return fsdp::elements_of(group_list_, rank); }
   /// The strategy's parts: several for a PerUnit.
   const std::vector<StrategyPart>& parts() const { return strategy().parts; }
+  /// Returns the text of a part with the equal ones: "embed_tokens|lm_head=replicated", or "otherwise fsdp2".
+  std::string text_of_part(std::size_t part) const;
   /// Returns the index of a group's strategy in `parts`.
   using ModulePlan::part_index;
+  /// Returns the first trained parameter of which some rank steps only a part; not present if every parameter is
+  /// stepped whole. The same on all ranks.
+  Reference first_cut(const StepWork& step) const { return fsdp::first_cut(group_list_, step); }
   /// Whether every rank holds all weights between steps (sharding::Facts).
   bool whole_at_rest() const { return strategy().facts.whole_at_rest; }
   /// Names of the parameters whose weights were neither initialised, nor loaded, nor set.

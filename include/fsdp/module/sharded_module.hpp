@@ -94,8 +94,6 @@ class ModuleMemory : public ModuleState {
   /// Returns the class of a shard's group; see ModuleState.
   int step_class(const ParameterShard& shard) const { return step_class(shard.group); }
 
-  /// See fsdp::first_cut. The same on all ranks.
-  std::string first_cut(const StepWork& step) const { return fsdp::first_cut(group_list(), step); }
   /// Whether ranks exchange the contributions to sums, and add them up themselves: in a fixed order, or because the
   /// wire has 16 bits.
   bool exchanges_sums() const { return step_pieces() > 0 || !std::is_same_v<typename Types::Precision::Reduce, float>; }

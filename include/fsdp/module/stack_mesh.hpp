@@ -162,7 +162,7 @@ class StackMesh {
     Comm* const reduce = sums_in_order ? &world() : all;
     if constexpr (Stack::mesh_axes == 2)
       if (groups_) {
-        if (part.facts.across != sharding::Across::nothing) {
+        if (part.rules.facts.across != sharding::Across::nothing) {
           Comm* const shard = axis(groups_->shard_axis());
           return {.shard = shard, .across = axis(groups_->replicate_axis()), .reduce = shard};
         }
@@ -177,7 +177,7 @@ class StackMesh {
 
   /// `alone`: whether no other part uses the groups of an existing mesh.
   sharding::Axes axes(const StrategyPart& part, bool alone) const {
-    const sharding::Facts& facts = part.facts;
+    const sharding::Facts& facts = part.rules.facts;
     require<InputError>(part.shards_across == (facts.across == sharding::Across::shard),
                         "sharding: the strategy's type places optimizer state across groups as ",
                         part.shards_across ? "Shard" : "Replicate", ", and its facts.across is ",

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <array>
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
@@ -142,16 +143,21 @@ bool matches_any(const std::vector<std::string>& patterns, const std::string& na
 /// Returns the parameters of a group, each once, in order.
 std::vector<Parameter> parameters_of(const OptimizerGroup& group, std::span<const Unit> units);
 
-/// Tensors that are gathered and reduced together.
-struct GroupedParameters {
-  std::string name;  ///< name in messages
-  std::vector<Parameter> parameters;
+/// What the tensors of a group have in common.
+struct GroupKind {
   bool replicated = false;
   bool frozen = false;
   bool persistent = false;  ///< small tensors: once gathered, they stay gathered to the end of the step
   bool gathered = true;     ///< false for units that are never gathered
-  std::size_t part = 0;     ///< index of its strategy (StrategyCalls::parts)
   bool is_float = false;    ///< weights are float next to 16-bit weights (PrecisionBy)
+  std::size_t part = 0;     ///< index of its strategy (StrategyCalls::parts)
+  friend auto operator<=>(const GroupKind&, const GroupKind&) = default;
+};
+
+/// Tensors that are gathered and reduced together.
+struct GroupedParameters : GroupKind {
+  std::string name;  ///< name in messages
+  std::vector<Parameter> parameters;
 
   /// Returns the number of elements of all its tensors, without padding.
   std::int64_t elements() const;
@@ -164,6 +170,7 @@ struct Reference {
 
   /// Whether the unit has such a parameter.
   bool present() const { return group >= 0; }
+  friend bool operator==(const Reference&, const Reference&) = default;
 };
 
 /// Throws InputError for an invalid number of axes, a negative extent, or more elements than fit in any memory. `what`:
@@ -183,9 +190,9 @@ struct UnitGroups {
 /// not. Tensors of at most the persistence threshold of their strategy are persistent. With `keeps_joined`, tensors
 /// that join each other (Parameter::joins_previous) are persistent together or not at all, so that the matmuls of a
 /// unit do not depend on the threshold. Sets each parameter's Parameter::step. Throws InputError if a number of
-/// `options` or of a unit is out of range, a pattern or a group matches nothing, patterns of strategies or precisions
-/// overlap, groups give a parameter different values, everything is frozen, a unit or a parameter has no name, or two
-/// tensors of different shapes share a name.
+/// `options` or of a unit is out of range, a pattern, an alternative of one or a group matches nothing, patterns of
+/// strategies (with UnitOptions::replicated) or precisions overlap, groups give a parameter different values,
+/// everything is frozen, a unit or a parameter has no name, or two tensors of different shapes share a name.
 UnitGroups group_parameters(std::span<const Unit> units, const UnitOptions& options,
                             std::span<const StrategyPart> parts, bool keeps_joined = false);
 /// The same for one strategy without persistent tensors.
@@ -240,9 +247,9 @@ using GroupList = std::span<const GroupTensors* const>;
 /// that it keeps after forward.
 std::array<std::int64_t, 3> elements_of(GroupList groups, int rank);
 
-/// Returns the name of the first trained parameter that the optimizer steps whole, and of which some rank steps only a
-/// part; empty if there is none.
-std::string first_cut(GroupList groups, const StepWork& step);
+/// Returns the first trained parameter that the optimizer steps whole, and of which some rank steps only a part; not
+/// present if there is none.
+Reference first_cut(GroupList groups, const StepWork& step);
 
 /// Returns the groups in the form that layout policies take; `aligned` is as in TensorGroup.
 std::vector<buffer::TensorGroup> specs_of(std::span<const GroupedParameters> groups, const StepWork& step,

@@ -49,7 +49,8 @@ struct LossHead : ModuleTypes<L, LossHeadFields> {
             {.name = tied ? "/model.embed_tokens.weight" : "/lm_head.weight",
              .shape = {vocabulary, hidden},
              .role = Role::table,
-             .may_be_float = true}};
+             .may_be_float = true,
+             .tied_as = tied ? "lm_head.weight" : ""}};
   }
 
   /// Adds the sum of the tokens' negative log likelihoods to loss[0]; dx and the weights' gradients are the gradients

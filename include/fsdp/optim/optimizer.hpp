@@ -18,6 +18,10 @@
 #include <tessera/fsdp/device/operations/optimizer.hpp>
 #include <tessera/fsdp/module/units.hpp>
 
+namespace fsdp {
+class ModuleState;  // tessera/fsdp/module/module_plan.hpp
+}
+
 namespace fsdp::optim {
 
 struct RunTimeOptimizer;  // tessera/fsdp/training/run_time_optimizer.hpp: the default, for programs whose flags select
@@ -143,8 +147,8 @@ void require_state_names(std::string_view optimizer, const Parameter& parameter,
 /// Throws InputError if a group of parameters sets a weight decay, which the optimizer would ignore.
 void require_no_decays(std::string_view optimizer, GroupList groups);
 
-/// Throws InputError unless `cut`, the name of a parameter of which a rank would step a part, is empty.
-void require_whole(std::string_view optimizer, std::string_view cut);
+/// Throws InputError if some rank steps only a part of one of the module's parameters that the optimizer steps whole.
+void require_whole(std::string_view optimizer, const ModuleState& module, const StepWork& step);
 
 /// The placement of the states of a rank's piece of a parameter.
 struct StatePiece {

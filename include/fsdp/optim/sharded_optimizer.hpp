@@ -164,7 +164,7 @@ class ShardedOptimizer : public ShardedStates<TypesOf<StackT>> {
   ShardedOptimizer(Module& module, const Optimizer& optimizer, const device::StepRules& rules = {})
       : States(module, rules), optimizer_(optimizer) {
     if constexpr (requires { optimizer_.validate(); }) optimizer_.validate();
-    require_whole(optimizer_.name(), module.first_cut(step_work(optimizer_)));
+    require_whole(optimizer_.name(), module, step_work(optimizer_));
     if constexpr (!reads_decay<Optimizer>) require_no_decays(optimizer_.name(), module.group_list());
     std::vector<StatePiece> pieces;
     for (const Shard& shard : module.shards()) {

@@ -98,7 +98,7 @@ struct PerUnit {
 
   /// The rules of the whole module.
   sharding::Rules rules() const {
-    return {.facts = {.budget = budget, .whole_at_rest = rest.facts.whole_at_rest && detail::all_whole(units)},
+    return {.facts = {.budget = budget, .whole_at_rest = rest.rules.facts.whole_at_rest && detail::all_whole(units)},
             .prefetch_depth = prefetch_depth,
             .live_bound = live_bound};
   }
@@ -111,22 +111,16 @@ struct PerUnit {
   std::string text() const { return detail::text_of_parts(units, rest); }
 
   /// The rules of the strategies with default numbers, for the checks of schedules.
-  static constexpr std::array<sharding::Rules, sizeof...(S)> default_rules() { return {rules_of<S>()...}; }
+  static constexpr std::array<sharding::Rules, sizeof...(S)> default_rules() { return {sharding::rules_of(S{})...}; }
 
  private:
-  template <class Part>
-  static constexpr sharding::Rules rules_of() {
-    sharding::Rules rules = Part{}.rules();
-    rules.facts = sharding::facts_of(Part{});
-    return rules;
-  }
   /// The numbers of the whole module are those of the last part, unless they are set.
   explicit PerUnit(std::vector<StrategyPart> parts)
       : units(std::move(parts)),
         rest(units.back()),
         prefetch_depth(rest.rules.prefetch_depth),
         live_bound(rest.rules.live_bound),
-        budget(rest.facts.budget) {
+        budget(rest.rules.facts.budget) {
     units.pop_back();
   }
 };

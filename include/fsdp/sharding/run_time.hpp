@@ -85,6 +85,7 @@ sharding::Facts RunTimeStrategy<First, Rest...>::facts() const {
 }
 template <class First, class... Rest>
 std::vector<StrategyPart> RunTimeStrategy<First, Rest...>::parts() const {
+  if (units.empty()) return {only_part_of(*this)};
   RunTimeStrategy own = *this;
   own.units.clear();
   for (const StrategyPart& part : units)

@@ -199,7 +199,7 @@ struct HybridShard {
     for (StrategyPart& part : list) {
       require<InputError>(!part.mesh.ranks_per_group, "sharding: the part '", part.name,
                           "' inside HybridShard forms groups of ranks too; give it the strategy within a group");
-      part.facts.across = facts().across;
+      part.rules.facts.across = facts().across;
       part.mesh.ranks_per_group = group;
       part.name = message("hybrid:", group, optimizer == OptimizerAcross::sharded ? ":full:" : ":", part.name);
       part.shards_across = optimizer == OptimizerAcross::sharded;

@@ -81,6 +81,15 @@ constexpr Facts facts_of(const S& strategy) {
   return facts;
 }
 
+/// Returns the rules of a strategy, with its facts; of a strategy without rules, the default ones.
+template <class S>
+constexpr Rules rules_of(const S& strategy) {
+  Rules rules;
+  if constexpr (GivesRules<S>) rules = strategy.rules();
+  rules.facts = facts_of(strategy);
+  return rules;
+}
+
 }  // namespace fsdp::sharding
 
 namespace fsdp {
@@ -167,15 +176,17 @@ inline constexpr bool offloads_optimizer_of<S> = S::offloads_optimizer;
 /// The strategy of some groups of a module, as a value whose type does not depend on the strategy's.
 struct StrategyPart {
   TensorPattern pattern = {};  ///< its tensors; ignored in the last part, which has those that no pattern selects
-  sharding::Facts facts = {};  ///< see sharding::facts_of
-  sharding::Rules rules = {};  ///< the strategy's rules; default if it has its own schedule
+  sharding::Rules rules = {};  ///< see sharding::rules_of
   MeshChoice mesh = {};        ///< see mesh_of
   bool shards_across = false;  ///< whether its OptimizerPlacement is Shard
-  std::string layout = {};     ///< its layout policy: equal texts are equal policies; empty if that is not known
   bool own_schedule = false;   ///< whether the strategy has its own schedule
   bool offloads = false;       ///< whether main weights and optimizer state are in host memory
   std::size_t same_as = 0;     ///< index of the first part with the same strategy, whose groups include its tensors
-  std::string name = {};       ///< the strategy's text
+  /// Texts of the strategy, and of its layout policy: equal texts are equal policies, and an empty one is not known.
+  /// Empty in the only part of a module, so that stacks of one strategy do not compile them.
+  /// @{
+  std::string name = {}, layout = {};
+  /// @}
   /// See buffer::build_layouts.
   std::function<std::vector<buffer::Layout>(std::span<const buffer::TensorGroup>, std::span<const int> parts)>
       build_layouts = {};
@@ -193,22 +204,28 @@ struct StrategyCalls {
 
 /// Returns a strategy as the only part of a module's strategy.
 template <class S>
+StrategyPart only_part_of(const S& strategy) {
+  return {.rules = sharding::rules_of(strategy),
+          .mesh = mesh_of(strategy),
+          .shards_across = std::is_same_v<OptimizerPlacement<S>, buffer::Shard>,
+          .own_schedule = sharding::GivesSchedule<S>,
+          .offloads = offloads_optimizer_of<S>,
+          .build_layouts = [layout = layout_of(strategy)](std::span<const buffer::TensorGroup> groups,
+                                                          std::span<const int> parts) {
+            return buffer::build_layouts(layout, groups, parts);
+          }};
+}
+
+/// Returns a strategy as one of several parts, the one of all tensors that no pattern selects. Throws InputError if it
+/// has parts too.
+template <class S>
 StrategyPart part_of(const S& strategy) {
   using L = typename S::Layout;
   if constexpr (sharding::MayHaveParts<S>)
     require<InputError>(!strategy.per_unit(),
                         "sharding: a part of a strategy per unit has parts too; list them together");
-  StrategyPart part{.facts = sharding::facts_of(strategy),
-                    .mesh = mesh_of(strategy),
-                    .shards_across = std::is_same_v<OptimizerPlacement<S>, buffer::Shard>,
-                    .own_schedule = sharding::GivesSchedule<S>,
-                    .offloads = offloads_optimizer_of<S>,
-                    .name = policy_text(strategy),
-                    .build_layouts = [layout = layout_of(strategy)](std::span<const buffer::TensorGroup> groups,
-                                                                    std::span<const int> parts) {
-                      return buffer::build_layouts(layout, groups, parts);
-                    }};
-  if constexpr (sharding::GivesRules<S>) part.rules = strategy.rules();
+  StrategyPart part = only_part_of(strategy);
+  part.name = policy_text(strategy);
   if constexpr (std::is_empty_v<L> || requires(const L layout) { layout.text(); })
     part.layout = std::string(type_name<L>()) + " " + policy_text(layout_of(strategy));
   return part;
@@ -229,7 +246,7 @@ StrategyCalls calls_of(const S& strategy) {
     if constexpr (sharding::MayHaveParts<S>)
       calls.parts = strategy.parts();
     else
-      calls.parts.push_back(part_of(strategy));
+      calls.parts.push_back(only_part_of(strategy));
     return calls;
   }
 }

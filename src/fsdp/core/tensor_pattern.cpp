@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <iterator>
 
 #include <fnmatch.h>
 
@@ -49,12 +50,16 @@ std::string name_of(Role role) {
 bool TensorPattern::matches(std::string_view unit, const Parameter& parameter) const {
   const std::int64_t elements = parameter.shape.numel();
   if ((role && *role != parameter.role) || elements < least || elements > most) return false;
-  const std::vector<std::string_view> parts = split_at(parameter.name, '.');
+  std::vector<std::string_view> all{unit};
+  for (const std::string_view name : {std::string_view(parameter.name), std::string_view(parameter.tied_as)}) {
+    if (name.empty()) continue;
+    all.push_back(name);
+    std::ranges::copy(split_at(name, '.'), std::back_inserter(all));
+  }
   return std::ranges::any_of(split_at(names, '|'), [&](std::string_view alternative) {
-    const auto fits = [pattern = std::string(alternative)](std::string_view name) {
+    return std::ranges::any_of(all, [pattern = std::string(alternative)](std::string_view name) {
       return ::fnmatch(pattern.c_str(), std::string(name).c_str(), 0) == 0;
-    };
-    return fits(unit) || fits(parameter.name) || std::ranges::any_of(parts, fits);
+    });
   });
 }
 

@@ -55,9 +55,11 @@ std::array<std::int64_t, 3> elements_of(GroupList groups, int rank) {
   return elements;
 }
 
-std::string first_cut(GroupList groups, const StepWork& step) {
-  if (step.whole == nullptr) return {};
+Reference first_cut(GroupList groups, const StepWork& step) {
+  if (step.whole == nullptr) return {-1, -1};
+  int index = -1;
   for (const GroupTensors* const group : groups) {
+    ++index;
     if (!group->facts().trainable) continue;
     if (group->facts().resident && group->facts().across != sharding::Across::shard) continue;
     const bool across = group->facts().across == sharding::Across::shard;
@@ -67,11 +69,12 @@ std::string first_cut(GroupList groups, const StepWork& step) {
       for (int replica = 0; replica < replicas; ++replica)
         for (const buffer::TensorRange& range : across ? layout.ranges_across(shard, replica) : layout.ranges(shard)) {
           const Parameter& parameter = group->parameters()[static_cast<std::size_t>(range.tensor)];
-          if (step.takes_whole(parameter) && range.count != parameter.shape.numel()) return parameter.name;
+          if (step.takes_whole(parameter) && range.count != parameter.shape.numel())
+            return {index, static_cast<int>(range.tensor)};
         }
     }
   }
-  return {};
+  return {-1, -1};
 }
 
 std::vector<buffer::TensorGroup> specs_of(std::span<const GroupedParameters> groups, const StepWork& step,

@@ -32,18 +32,15 @@ constexpr int all_planned = 16;
 
 /// Returns the declarations that must be the same on all ranks, one line per tensor. Numbers are printed exactly.
 std::string text_of(std::span<const Unit> units) {
-  static constexpr std::array initials{"normal", "zeros", "ones"}, roles{"matrix", "table", "vector"};
-  const auto word = [](const auto& words, auto choice) {
-    const auto index = static_cast<std::size_t>(choice);
-    return index < words.size() ? words[index] : "of no kind";
-  };
+  static constexpr std::array initials{"normal", "zeros", "ones"};
   std::string text;
   for (const Unit& unit : units)
     for (const Parameter& parameter : unit.parameters) {
+      const auto initial = static_cast<std::size_t>(parameter.initial.kind);
       text += message(unit.name, ": ", parameter.name, " ", shape_text(parameter.shape), ", initially ",
-                      word(initials, parameter.initial.kind), " ", exact_text(parameter.initial.deviation), ", ",
-                      word(roles, parameter.role), parameter.decays ? ", decays" : "",
-                      unit.gathered ? "\n" : ", not gathered\n");
+                      initial < initials.size() ? initials[initial] : "of no kind", " ",
+                      exact_text(parameter.initial.deviation), ", ", name_of(parameter.role),
+                      parameter.decays ? ", decays" : "", unit.gathered ? "\n" : ", not gathered\n");
     }
   return text;
 }
@@ -78,8 +75,8 @@ ModulePlan::ModulePlan(std::span<const Unit> units, const PassPlan& passes, Stra
                       " micro-batches make no step; give at least 1");
   require(!strategy_.parts.empty() && strategy_.parts.size() == axes_.size(), "sharding: a strategy has no parts");
   for (const StrategyPart& part : strategy_.parts)
-    require<InputError>(part.facts.persistence_threshold >= 0, "sharding: a persistence threshold of ",
-                        part.facts.persistence_threshold, " elements; give 0 for no persistent tensors");
+    require<InputError>(part.rules.facts.persistence_threshold >= 0, "sharding: a persistence threshold of ",
+                        part.rules.facts.persistence_threshold, " elements; give 0 for no persistent tensors");
   check_ranks_per_sequence(passes.ranks_per_sequence, ranks);
   check_pieces(ranks / passes.ranks_per_sequence);
   digest_ = hashed(digest_, std::int64_t{passes.ranks_per_sequence});
@@ -119,12 +116,12 @@ void ModulePlan::check_pieces(int groups) const {
   const sharding::Facts& facts = strategy_.facts;
   require<InputError>(facts.pieces >= 0, "sharding: a step of ", facts.pieces, " pieces; give at least 1");
   if (facts.pieces == 0 || passes_.purpose != Purpose::train) return;
-  const auto crosses = [](const StrategyPart& part) { return part.facts.across != sharding::Across::nothing; };
+  const auto crosses = [](const StrategyPart& part) { return part.rules.facts.across != sharding::Across::nothing; };
   require<InputError>(std::ranges::none_of(strategy_.parts, crosses),
                       "sharding: this strategy adds up the gradients of each group of ranks first, so that the sum "
                       "would depend on the ranks; take fsdp2, zero2 or zero3, which reduce over all ranks, with "
                       "pieces, or leave the pieces out");
-  const auto replicates = [](const StrategyPart& part) { return part.facts.whole_at_rest; };
+  const auto replicates = [](const StrategyPart& part) { return part.rules.facts.whole_at_rest; };
   require<InputError>(passes_.unit_options.replicated.empty() && std::ranges::none_of(strategy_.parts, replicates),
                       "sharding: parameters that are whole on every rank (replicated) add up each rank's gradients "
                       "first, so that the sum would depend on the ranks; leave either them or the pieces out");

@@ -39,6 +39,15 @@ std::optional<int> ModuleState::step_piece(int micro_batch) const {
 
 bool ModuleState::steps_class(int step_class) const { return class_trained_by(step_class, stepped_order_); }
 
+std::string ModuleState::text_of_part(std::size_t part) const {
+  std::string text;
+  for (const StrategyPart& one : parts())
+    if (one.same_as == part)
+      text += (text.empty() ? "" : ", ") + (&one == &parts().back() ? "otherwise " : message(one.pattern.text(), "=")) +
+              one.name;
+  return text;
+}
+
 const Parameter& ModuleState::parameter(const Reference& reference) const {
   const GroupTensors& group = *group_list_[static_cast<std::size_t>(reference.group)];
   return group.parameters()[static_cast<std::size_t>(reference.index)];

@@ -8,6 +8,8 @@
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/terminal_text.hpp>
 
+#include "unit_groups.hpp"
+
 namespace fsdp {
 
 std::string OptimizerGroup::selection() const {
@@ -50,15 +52,11 @@ bool selects_alike(const OptimizerGroup& a, const OptimizerGroup& b) {
 
 /// Returns the end of the message about a group that matches nothing.
 std::string nearest_match(const OptimizerGroup& group, std::span<const Unit> units) {
-  std::vector<std::string> names, unit_names;
-  for (const Unit& unit : units) {
-    unit_names.push_back(unit.name);
-    for (const Parameter& parameter : unit.parameters)
-      if (!std::ranges::count(names, parameter.name)) names.push_back(parameter.name);  // a tied weight is in two units
-  }
+  std::vector<std::string> unit_names;
+  for (const Unit& unit : units) unit_names.push_back(unit.name);
   if (group.parameters != "*" && !parameters_of({.parameters = group.parameters}, units).empty())
     return "there are such names, but of other roles or units";
-  if (group.parameters != "*") return suggestion(group.parameters, names);
+  if (group.parameters != "*") return suggestion(group.parameters, parameter_names(units));
   return group.units != "*" ? suggestion(group.units, unit_names) : "leave it out";
 }
 

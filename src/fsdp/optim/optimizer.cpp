@@ -5,6 +5,7 @@
 
 #include <tessera/fsdp/core/checked.hpp>
 #include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/module/module_plan.hpp>
 
 namespace fsdp::optim {
 
@@ -32,10 +33,15 @@ void require_no_decays(std::string_view optimizer, GroupList groups) {
     }
 }
 
-void require_whole(std::string_view optimizer, std::string_view cut) {
-  require<InputError>(
-      cut.empty(), "the optimizer ", optimizer, " works on whole matrices, and the strategy ", "cuts \"", cut,
-      "\" over ranks; take a layout that keeps them whole (--layout owned or blocks), or ", "--sharding replicated");
+void require_whole(std::string_view optimizer, const ModuleState& module, const StepWork& step) {
+  const Reference cut = module.first_cut(step);
+  if (!cut.present()) return;
+  const bool alone = module.parts().size() == 1;
+  const std::string part = module.text_of_part(module.part_index(static_cast<std::size_t>(cut.group)));
+  throw InputError(message("the optimizer ", optimizer, " works on whole matrices, and the strategy ",
+                           alone ? "" : message("'", part, "' "), "cuts \"", module.parameter(cut).name,
+                           "\" over ranks; take a layout that keeps them whole (--layout owned or blocks",
+                           alone ? "" : ", or :layout=owned or :layout=blocks in --sharding-of", "), or --sharding replicated"));
 }
 
 StatePlaces places_of(std::span<const StatePiece> pieces, std::size_t state, std::int64_t trained) {

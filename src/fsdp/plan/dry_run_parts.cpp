@@ -113,20 +113,15 @@ Plan largest_plan(const Request& request, const std::vector<int>& ranks, Functio
 
 std::vector<PartPlan> sums_of_parts(const ModuleState& module, const std::vector<PartPlan>& of_groups,
                                     std::span<const comm::Record> calls) {
-  const std::vector<StrategyPart>& parts = module.parts();
-  std::vector<PartPlan> sums(2 * parts.size());  // of each strategy, for weights in 16 bits and in float
+  const std::size_t count = module.parts().size();
+  std::vector<PartPlan> sums(2 * count);  // of each strategy, for weights in 16 bits and in float
   const auto sum_of = [&](std::size_t group) -> PartPlan& {
-    return sums[module.part_index(group) + (of_groups[group].dtype == DType::f32 ? parts.size() : 0)];
+    return sums[module.part_index(group) + (of_groups[group].dtype == DType::f32 ? count : 0)];
   };
-  for (std::size_t i = 0; i < parts.size(); ++i) {  // equal strategies are one part
-    std::string& name = sums[parts[i].same_as].name;
-    const std::string which = i + 1 < parts.size() ? message(parts[i].pattern.text(), "=") : i > 0 ? "otherwise " : "";
-    name += (name.empty() ? "" : ", ") + which + parts[i].name;
-  }
   for (std::size_t group = 0; group < of_groups.size(); ++group) {
     const PartPlan& own = of_groups[group];
     PartPlan& sum = sum_of(group);
-    sum.name = sums[module.part_index(group)].name;
+    sum.name = module.text_of_part(module.part_index(group));
     sum.dtype = own.dtype;
     sum.tensors += std::ssize(module.group_list()[group]->parameters());
     sum.weight_bytes += own.weight_bytes;

@@ -19,22 +19,22 @@ std::vector<StrategyPart> parts_per_unit(std::vector<StrategyPart> units, Strate
     };
     refuse(part.rules.prefetch_depth != 1, "how many units are gathered ahead");
     refuse(part.rules.live_bound != 0, "a bound of live elements");
-    refuse(part.facts.budget != 0, "a budget for gathered weights");
-    refuse(part.facts.pieces != 0, "the pieces of a step");
+    refuse(part.rules.facts.budget != 0, "a budget for gathered weights");
+    refuse(part.rules.facts.pieces != 0, "the pieces of a step");
     refuse(part.offloads != rest.offloads, "where optimizer state is");
     require<InputError>(!part.own_schedule && !rest.own_schedule, "sharding: '",
                         part.own_schedule ? part.name : rest.name,
                         "' has its own schedule, which does not know the groups of other parts; take strategies with "
                         "rules()");
-    if (rest.facts.pieces > 0) part.rules.reduce_every_micro_batch = true;
+    if (rest.rules.facts.pieces > 0) part.rules.reduce_every_micro_batch = true;
   }
-  for (sharding::Facts* const facts : {&rest.facts, &rest.rules.facts}) facts->budget = facts->pieces = 0;
+  rest.rules.facts.budget = rest.rules.facts.pieces = 0;
   rest.rules.prefetch_depth = 1;
   rest.rules.live_bound = 0;
   units.push_back(std::move(rest));
   for (std::size_t i = 0; i < units.size(); ++i) {
     const auto key = [&](const StrategyPart& part) {
-      return std::tie(part.facts, part.rules, part.mesh, part.shards_across, part.layout);
+      return std::tie(part.rules, part.mesh, part.shards_across, part.layout);
     };
     units[i].same_as = i;
     for (std::size_t j = i; j-- > 0;)
@@ -55,7 +55,7 @@ int ranks_per_group_of(const std::vector<StrategyPart>& units, int ranks) {
 }
 
 bool all_whole(const std::vector<StrategyPart>& units) {
-  return std::ranges::all_of(units, [](const StrategyPart& part) { return part.facts.whole_at_rest; });
+  return std::ranges::all_of(units, [](const StrategyPart& part) { return part.rules.facts.whole_at_rest; });
 }
 
 std::string text_of_parts(const std::vector<StrategyPart>& units, const StrategyPart& rest) {

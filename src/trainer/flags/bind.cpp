@@ -147,7 +147,8 @@ void bind(FlagSet& flags, TrainOptions& o) {
           any_elements);
   results("keep-last-block", o.units.keep_last_block,
           "keep the last block's gathered weights during the head (--keep-last-block=false: gather them again)");
-  results("replicate", o.units.replicated, "parameters to hold whole on every rank (names with * and ?)");
+  results("replicate", o.units.replicated,
+          "parameters to hold whole on every rank (names with * and ?), none of which --sharding-of selects");
   results("freeze", o.units.frozen, "parameters not to train (names with * and ?)");
   results("group", o.units.groups,
           "parameters to train in another way, such as 'role=table weight-decay=0': a pattern of names, and lr=FACTOR, "
