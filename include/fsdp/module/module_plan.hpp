@@ -214,8 +214,7 @@ class ModuleState : private ModulePlan {
   std::string text_of_part(std::size_t part) const;
   /// Returns the index of a group's strategy in `parts`.
   using ModulePlan::part_index;
-  /// Returns the first trained parameter of which some rank steps only a part; not present if every parameter is
-  /// stepped whole. The same on all ranks.
+  /// See fsdp::first_cut. The same on all ranks.
   Reference first_cut(const StepWork& step) const { return fsdp::first_cut(group_list_, step); }
   /// Whether every rank holds all weights between steps (sharding::Facts).
   bool whole_at_rest() const { return strategy().facts.whole_at_rest; }

@@ -41,7 +41,8 @@ void require_whole(std::string_view optimizer, const ModuleState& module, const 
   throw InputError(message("the optimizer ", optimizer, " works on whole matrices, and the strategy ",
                            alone ? "" : message("'", part, "' "), "cuts \"", module.parameter(cut).name,
                            "\" over ranks; take a layout that keeps them whole (--layout owned or blocks",
-                           alone ? "" : ", or :layout=owned or :layout=blocks in --sharding-of", "), or --sharding replicated"));
+                           alone ? "" : ", or :layout=owned or :layout=blocks in --sharding-of",
+                           "), or --sharding replicated"));
 }
 
 StatePlaces places_of(std::span<const StatePiece> pieces, std::size_t state, std::int64_t trained) {
