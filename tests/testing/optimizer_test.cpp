@@ -168,8 +168,8 @@ TEST(OptimizerKit, FindsAnUpdateThatDoesNotWriteTheModelWeights) {
 }
 
 TEST(OptimizerKit, FindsAnUpdateThatDependsOnShardBoundaries) {
-  expect_sentence(failures_with(StepFlaw::depends_on_its_cut, check_optimizer_cuts), "every element is stepped alone",
-                  "elements [0, 5) as a piece", "main: element");
+  expect_sentence(failures_with(StepFlaw::depends_on_its_cut, check_optimizer_cuts),
+                  "an optimizer steps every element alone", "elements [0, 5) as a piece", "main: element");
 }
 
 TEST(OptimizerKit, FindsAnUpdateThatIgnoresTheGradientScale) {
