@@ -23,9 +23,10 @@ namespace fsdp::buffer {
 /// that steps it whole). For other tensors it is `elements` consecutive elements, of which the last block of a tensor
 /// may have fewer, or a row, that is, one index of the first axis.
 ///
-/// Groups are divided one after the other. Each is given to the ranks with the fewest elements so far, up to a common
-/// level, with each border at the nearest multiple of a block. So no rank stores more than the mean over ranks + the
-/// largest block + 128 elements, padding included, and a rank may store nothing of a group: 2 heads on 4 ranks.
+/// Groups are divided one after the other, larger ones first. Each is given to the ranks with the fewest elements so
+/// far, up to a common level, with each border at the nearest multiple of a block. So no rank stores more than the mean
+/// over ranks + the largest block + 128 elements, padding included, and a rank may store nothing of a group: 2 heads on
+/// 4 ranks.
 ///
 /// Padding: each tensor in the full buffer, and each rank's part of a group, to a multiple of 64 elements. Ranks'
 /// parts are not padded to a common size.
