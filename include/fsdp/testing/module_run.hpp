@@ -352,9 +352,11 @@ class ModuleRun {
 };
 
 /// Runs forward and backward over micro-batches, with NaN in all memory that must not be read. Fails, and sets `good`
-/// to false, if the module accesses or retains memory that it does not own.
-template <class Run>
-ModuleOutcome outcome_of(Run& run, std::string_view where, const std::vector<std::uint64_t>& seeds, bool& good) {
+/// to false, if the module accesses or retains memory that it does not own. `passes` computes forward() and backward()
+/// in the memory of `run`.
+template <class Run, class Passes>
+ModuleOutcome outcome_of(Run& run, std::string_view where, const std::vector<std::uint64_t>& seeds, bool& good,
+                         Passes& passes) {
   using Compute = typename Run::Compute;
   using End = device::Cpu::Arena::End;
   const auto expect = [&](bool holds, std::string_view asked, std::string_view found) {
@@ -371,7 +373,7 @@ ModuleOutcome outcome_of(Run& run, std::string_view where, const std::vector<std
     run.rank.poison_free_memory();
     const auto low = run.rank.arena.mark(End::low);
     const std::int64_t high = run.rank.high_end();
-    run.forward();
+    passes.forward();
     outcome.y.push_back(run.stream.values(1));
     expect(run.rank.high_end() == high,
            "forward gives temporary memory back: only what backward reads stays, at the arena's low end",
@@ -381,7 +383,7 @@ ModuleOutcome outcome_of(Run& run, std::string_view where, const std::vector<std
     run.stream.set(2, rounded_numbers<Compute>(seed + 1, size));
     const std::int64_t kept = run.rank.low_end();
     run.rank.poison_free_memory();
-    run.backward();
+    passes.backward();
     outcome.dx.push_back(run.stream.values(2));
     expect(run.rank.high_end() == high && run.rank.low_end() == kept, "backward keeps no memory",
            "memory of the arena is still taken; allocate it in an L::Frame");
@@ -396,6 +398,10 @@ ModuleOutcome outcome_of(Run& run, std::string_view where, const std::vector<std
   expect(run.stream.guards_untouched(), outputs, "memory beside x, y or dy was written");
   expect(run.rank.sentinels_untouched(), outputs, "memory of another unit in the arena was written");
   return outcome;
+}
+template <class Run>
+ModuleOutcome outcome_of(Run& run, std::string_view where, const std::vector<std::uint64_t>& seeds, bool& good) {
+  return outcome_of(run, where, seeds, good, run);
 }
 
 inline constexpr std::string_view module_ends_without_error = "a module runs at every size without an error";
