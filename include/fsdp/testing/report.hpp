@@ -167,7 +167,8 @@ inline bool expect_part(std::string_view asked, const Where& where, std::string_
 }
 
 /// FSDP_TESTED_VALUES(policies, policy, numbers, Policy) defines `policies_of<Tested>()`, which returns the values of a
-/// suite's parameter: the values that its `policies()` lists, or a single default-constructed value.
+/// suite's parameter: the values that its `policies()` lists, or a single default-constructed value. And
+/// `Tested_policies`, the base of the suite, whose `each` calls check(policy) for each of them.
 #define FSDP_TESTED_VALUES(values, kind, numbers, Kind)                                                         \
   FSDP_HAS_MEMBER(values)                                                                                       \
   template <class Tested>                                                                                       \
@@ -180,7 +181,12 @@ inline bool expect_part(std::string_view asked, const Where& where, std::string_
                     "; give it a struct with `static std::vector<" #Kind "> " #values "()`");                   \
       return std::vector<Tested>{Tested{}};                                                                     \
     }                                                                                                           \
-  }
+  }                                                                                                             \
+  template <class Tested>                                                                                       \
+  struct Tested_##values : ::testing::Test {                                                                    \
+    using Kind = typename decltype(values##_of<Tested>())::value_type;                                          \
+    static void each(void (*check)(const Kind&)) { each_value(#kind, values##_of<Tested>(), check); }           \
+  };
 
 }  // namespace fsdp::testing
 

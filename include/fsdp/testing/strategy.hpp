@@ -204,12 +204,10 @@ void check_strategy_collectives(const auto& strategy) {
 
 /// The suite. Its parameter is a strategy with a default constructor, or a struct with strategies().
 template <class Tested>
-class StrategySuite : public ::testing::Test {
+class StrategySuite : public detail::Tested_strategies<Tested> {
  protected:
-  using Strategy = typename decltype(detail::strategies_of<Tested>())::value_type;
+  using Strategy = typename detail::Tested_strategies<Tested>::Strategy;
 
-  /// Calls check(strategy) for each of the strategies.
-  static void each(void (*check)(const Strategy&)) { each_value("strategy", detail::strategies_of<Tested>(), check); }
   /// Calls `check` with each strategy whose schedules and layouts are valid.
   static void each_valid(void (*check)(const Strategy&)) {
     each_value("strategy", detail::strategies_of<Tested>(), [&](const Strategy& strategy) {

@@ -232,13 +232,7 @@ void check_tiling_gradients(const Policy& policy) {
 
 /// The suite. Its parameter is a policy with a default constructor, or a struct with policies().
 template <class Tested>
-class TilingSuite : public ::testing::Test {
- protected:
-  using Policy = typename decltype(detail::policies_of<Tested>())::value_type;
-
-  /// Calls check(policy) for each of the policies.
-  static void each(void (*check)(const Policy&)) { each_value("policy", detail::policies_of<Tested>(), check); }
-};
+class TilingSuite : public detail::Tested_policies<Tested> {};
 
 FSDP_SUITE(TilingSuite, (CoversEveryTokenOnceAndInOrder, this->each(check_tiling_covers)),
            (SaysWhatItsTilesCost, this->each(check_tiling_prices)),

@@ -2,6 +2,8 @@
 #include <tessera/fsdp/testing/optimizer.hpp>
 
 #include <cmath>
+#include <cstdint>
+#include <filesystem>
 #include <optional>
 
 #include <tessera/fsdp/buffer/layout_policies.hpp>
@@ -11,11 +13,35 @@
 namespace fsdp::testing {
 namespace {
 
+enum class OptimizerPlace : std::uint8_t {
+  replicated,  ///< every rank updates all parameters
+  sharded,     ///< FullyShard; Grain::tensors uses buffer::Owned, which does not split tensors
+  offloaded,   ///< sharded, in host memory; only for Grain::elements
+};
+
+struct OptimizerRun {
+  OptimizerPlace place = OptimizerPlace::sharded;
+  StrategyCase how = {};
+  int steps = 4;  ///< total number of steps, including those before the checkpoint from which the run resumes
+  double lr = 1e-2;
+  bool as_ranks = false;               ///< whether one rank uses the batches of several ranks as its micro-batches
+  std::filesystem::path save_to = {};  ///< folder for a checkpoint after the last step; empty: none
+  std::filesystem::path resume = {};   ///< folder of the checkpoint from which to resume; empty: none
+};
+
 template <class Strategy>
 RunResult train_by(const Strategy& strategy, const AnyOptimizer& optimizer, const OptimizerRun& run) {
   const StrategyTask<Strategy> task{.sharding = strategy, .how = run.how, .as_ranks = run.as_ranks};
   return train_model(run.how.ranks, task,
                      {.steps = run.steps, .lr = run.lr, .save_to = run.save_to, .resume = run.resume}, optimizer);
+}
+
+RunResult train_with(const AnyOptimizer& optimizer, const OptimizerRun& run) {
+  RunTimeAny strategy{.strategy = FullyShard<>{}};
+  if (optimizer.grain() == optim::Grain::tensors) strategy.other_layout = buffer::Owned{};
+  if (run.place == OptimizerPlace::offloaded) return train_by(Offload<RunTimeAny>{strategy}, optimizer, run);
+  if (run.place == OptimizerPlace::replicated) strategy = {.strategy = Replicated{}};
+  return train_by(strategy, optimizer, run);
 }
 
 /// Trains. An error of the run is a failure, and nullopt is returned.
@@ -30,14 +56,6 @@ bool expect_planned_bytes_of_first(std::string_view where, const RunResult& foun
 }
 
 }  // namespace
-
-RunResult train_with(const AnyOptimizer& optimizer, const OptimizerRun& run) {
-  RunTimeAny strategy{.strategy = FullyShard<>{}};
-  if (optimizer.grain() == optim::Grain::tensors) strategy.other_layout = buffer::Owned{};
-  if (run.place == OptimizerPlace::offloaded) return train_by(Offload<RunTimeAny>{strategy}, optimizer, run);
-  if (run.place == OptimizerPlace::replicated) strategy = {.strategy = Replicated{}};
-  return train_by(strategy, optimizer, run);
-}
 
 void check_optimizer_on_shards(const AnyOptimizer& optimizer, double lr) {
   constexpr std::string_view asked =
