@@ -36,8 +36,8 @@ struct MlpOperands {
         weights(ledger, device::MemoryKind::gathered, 3 * weight_size() * element),
         gradients(ledger, device::MemoryKind::gradients, 3 * weight_size() * std::int64_t{sizeof(float)}) {
     if constexpr (!Device::counts_only && Device::host_memory) {
-      fill_uniform({reinterpret_cast<Compute*>(streams.data()), {3 * stream_size()}}, 1.0f);
-      fill_uniform({reinterpret_cast<Compute*>(weights.data()), {3 * weight_size()}}, 0.05f);
+      fill_uniform(Tensor<Compute>(reinterpret_cast<Compute*>(streams.data()), {3 * stream_size()}), 1.0f);
+      fill_uniform(Tensor<Compute>(reinterpret_cast<Compute*>(weights.data()), {3 * weight_size()}), 0.05f);
     }
   }
   static constexpr auto element = std::int64_t{sizeof(Compute)};

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -37,8 +38,14 @@ class Tensors {
 
 /// Fills host memory with floats or bf16 in [-scale, scale), which become neither denormal nor large when they are
 /// multiplied; always the same.
-void fill_uniform(Tensor<float> values, float scale);
-void fill_uniform(Tensor<bf16> values, float scale);
+template <class T>
+void fill_uniform(Tensor<T> values, float scale) {
+  std::uint32_t state = 0x9e3779b9u;
+  for (T& value : std::span(values.data(), static_cast<std::size_t>(values.numel()))) {
+    state = state * 1664525u + 1013904223u;
+    value = T(scale * (static_cast<float>(state >> 8) * 0x1p-23f - 1.0f));
+  }
+}
 /// Fills memory of a device.
 template <class Device, class T>
 void fill_uniform(typename Device::Queue& queue, Tensor<T> values, float scale) {

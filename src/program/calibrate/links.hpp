@@ -9,45 +9,40 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <span>
 #include <utility>
 #include <vector>
 
 #include <tessera/comm/collectives.hpp>
+#include <tessera/fsdp/core/checked.hpp>
 #include <tessera/fsdp/device/memory.hpp>
 
 #include "rounds.hpp"
 
 namespace fsdp::calibrate {
 
-/// The sizes of one rank's tensors for collectives: one tensor for each call of a sample, divided into nearly equal
-/// pieces. Since each call has its own tensor, the tensor is not in the caches, as in a training step.
-class CollectiveSizes {
- public:
-  CollectiveSizes(std::int64_t bytes, int rank, int ranks);
-
-  int calls() const { return calls_; }  ///< number of calls in one sample, which then takes some milliseconds
-  std::int64_t bytes() const { return elements_ * 4; }  ///< bytes of one tensor
-  std::int64_t own_bytes() const { return counts_[rank_] * 4; }
-  std::int64_t exchanged_bytes() const { return own_bytes() * std::ssize(counts_); }  ///< bytes that this rank receives
-
- protected:
-  std::int64_t elements_;
-  int calls_;
-  std::size_t rank_;
-  std::vector<std::int64_t> counts_, received_counts_;
-  std::int64_t begin_ = 0;
-  /// Number of elements from one call's tensor to the next.
-  std::int64_t full_stride_ = 0, shard_stride_ = 0, received_stride_ = 0;
-};
-
+/// One rank's tensors for collectives: one tensor for each call of a sample, divided into nearly equal pieces. Since
+/// each call has its own tensor, the tensor is not in the caches, as in a training step.
 template <class Device>
-class CollectiveBuffers : public CollectiveSizes {
+class CollectiveBuffers {
  public:
   /// `memory(bytes)` returns a communicator's shared memory, or nullptr.
   template <class Memory>
-  CollectiveBuffers(std::int64_t bytes, int rank, int ranks, Memory memory) : CollectiveSizes(bytes, rank, ranks) {
+  CollectiveBuffers(std::int64_t bytes, int rank, int ranks, Memory memory)
+      : elements_(bytes / 4),
+        calls_(static_cast<int>(std::clamp<std::int64_t>(64'000'000 / bytes, 1, 64))),
+        rank_(static_cast<std::size_t>(rank)) {
+    constexpr std::int64_t line = device::alignment / 4;
+    const std::int64_t chunk = ceil_divide(elements_, ranks);
+    for (int peer = 0; peer < ranks; ++peer)
+      counts_.push_back(std::clamp<std::int64_t>(elements_ - peer * chunk, 0, chunk));
+    begin_ = std::accumulate(counts_.begin(), counts_.begin() + rank, std::int64_t{0});
+    full_stride_ = round_up(elements_, line);
+    shard_stride_ = round_up(std::max<std::int64_t>(chunk, 1), line);
+    received_counts_.assign(counts_.size(), counts_[rank_]);
+    received_stride_ = round_up(chunk * ranks, line);
     const auto block = [&](std::int64_t elements) {
       const std::int64_t size = elements * calls_ * 4;
       return Block(ledger_, device::MemoryKind::scratch, size, memory(size));
@@ -59,6 +54,11 @@ class CollectiveBuffers : public CollectiveSizes {
   }
   CollectiveBuffers(const CollectiveBuffers&) = delete;
   CollectiveBuffers& operator=(const CollectiveBuffers&) = delete;
+
+  int calls() const { return calls_; }  ///< number of calls in one sample, which then takes some milliseconds
+  std::int64_t bytes() const { return elements_ * 4; }  ///< bytes of one tensor
+  std::int64_t own_bytes() const { return counts_[rank_] * 4; }
+  std::int64_t exchanged_bytes() const { return own_bytes() * std::ssize(counts_); }  ///< bytes that this rank receives
 
   /// Returns segments whose local piece is outside of the full tensor, like a shard at rest.
   std::vector<comm::Segment<float>> apart(int call) const { return {{shard(call), full(call), counts_}}; }
@@ -84,6 +84,13 @@ class CollectiveBuffers : public CollectiveSizes {
     for (const Block* block : {&full_, &shard_, &received_}) std::fill_n(block->data(), block->bytes(), std::byte{0});
   }
 
+  std::int64_t elements_;
+  int calls_;
+  std::size_t rank_;
+  std::vector<std::int64_t> counts_, received_counts_;
+  std::int64_t begin_ = 0;
+  /// Number of elements from one call's tensor to the next.
+  std::int64_t full_stride_ = 0, shard_stride_ = 0, received_stride_ = 0;
   device::Ledger ledger_;
   Block full_, shard_, received_;
 };

@@ -137,9 +137,10 @@ class HostCopies {
   device::Block<device::HostOffload<Device>> on_host_;
 };
 
-/// Returns the Work of an object that has run(), flops() or bytes(), and optionally prepare().
-template <class Object>
-Work work_of(const std::shared_ptr<Object>& own) {
+/// Returns the Work of a new object that has run(), flops() or bytes(), and optionally prepare().
+template <class Object, class... Arguments>
+Work made(Arguments... arguments) {
+  const auto own = std::make_shared<Object>(std::move(arguments)...);
   Work work{.run = [own] { own->run(); }};
   if constexpr (requires { own->prepare(); }) work.prepare = [own] { own->prepare(); };
   if constexpr (requires { own->flops(); })
@@ -151,21 +152,16 @@ Work work_of(const std::shared_ptr<Object>& own) {
 
 template <class Device>
 DeviceWork work_on() {
-  DeviceWork work{.device = Device::name, .overlaps = Device::overlaps};
-  work.matmuls = [](std::vector<device::MatmulRecord> list, std::int64_t ring_bytes, int threads) {
-    return work_of(std::make_shared<MatmulReplay<Device>>(std::move(list), ring_bytes, threads));
-  };
+  DeviceWork work{.device = Device::name,
+                  .overlaps = Device::overlaps,
+                  .matmuls = made<MatmulReplay<Device>, std::vector<device::MatmulRecord>, std::int64_t, int>,
+                  .operations = made<BlockOperations<Device>, std::int64_t, int>,
+                  .copies = made<HostCopies<Device>, std::int64_t, int>};
   work.attention = [](std::int64_t tokens, int threads) {
     constexpr std::int64_t head_dim = Device::host_memory ? 64 : 128;
     const device::AttentionShape shape{
         .sequences = 1, .sequence_length = tokens, .heads = 8, .kv_heads = 2, .head_dim = head_dim};
-    return work_of(std::make_shared<AttentionPass<Device, bf16>>(shape, threads));
-  };
-  work.operations = [](std::int64_t rows, int threads) {
-    return work_of(std::make_shared<BlockOperations<Device>>(rows, threads));
-  };
-  work.copies = [](std::int64_t bytes, int threads) {
-    return work_of(std::make_shared<HostCopies<Device>>(bytes, threads));
+    return made<AttentionPass<Device, bf16>>(shape, threads);
   };
   if constexpr (requires { Device::total_bytes(); }) {
     work.total_bytes = [] { return Device::total_bytes(); };
