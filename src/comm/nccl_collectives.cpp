@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "nccl_collectives.hpp"
+#include "nccl_link.hpp"
 
 #include <algorithm>
 #include <functional>

@@ -7,7 +7,7 @@
 
 #include <tessera/comm/poll.hpp>
 
-#include "nccl_collectives.hpp"
+#include "nccl_link.hpp"
 
 namespace fsdp::comm {
 namespace {
