@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <tessera/fsdp/plan/available_memory.hpp>
+#include <tessera/fsdp/plan/plan.hpp>
 
 #include <gtest/gtest.h>
 

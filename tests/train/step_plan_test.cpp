@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <tessera/trainer/run/step_plan.hpp>
+#include <tessera/trainer/run/planned_step.hpp>
 
 #include <optional>
 #include <string>

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The request of a dry run, and the plan that it returns.
+/// The request of a dry run, and the plan that it returns; and the memory that is still available on this machine.
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
@@ -91,6 +92,11 @@ struct Plan {
 /// Defined in tessera/fsdp/plan/dry_run.hpp.
 template <class Model>
 std::string tiling_text(const Model& model, typename Model::Stack::Tiling tiling, const Request& request);
+
+/// Returns the bytes that may still be allocated: the minimum of the memory that the system reports as available and
+/// the memory that the process's control groups (version 1 or 2) leave. `root`: the folder that contains proc and sys.
+/// Throws InputError if neither is known.
+std::int64_t available_memory(const std::filesystem::path& root = "/");
 
 }  // namespace fsdp::plan
 

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include <tessera/fsdp/core/tensor.hpp>
+#include <tessera/fsdp/nn/instances.hpp>
 #include <tessera/fsdp/nn/module.hpp>
 #include <tessera/fsdp/nn/one_of.hpp>
 #include <tessera/fsdp/nn/recomputed.hpp>
@@ -160,5 +161,16 @@ bool replays(const Recomputed<Block, L>& block) {
   return block.on;
 }
 /// @}
+
+/// All stages of a Llama, which are compiled into the library, like the modules of tessera/fsdp/nn/instances.hpp. `how`
+/// is `extern template` or `template`.
+#define FSDP_SEQUENCE_INSTANCES(how, ...)  \
+  how struct StagedAttention<__VA_ARGS__>; \
+  how struct StagedTransformerBlock<__VA_ARGS__>;
+
+FSDP_SEQUENCE_INSTANCES(extern template, CpuFp32)
+FSDP_SEQUENCE_INSTANCES(extern template, CpuBf16)
+FSDP_SEQUENCE_INSTANCES(extern template, MetaFp32)
+FSDP_SEQUENCE_INSTANCES(extern template, MetaBf16)
 
 }  // namespace fsdp::nn

@@ -25,7 +25,6 @@
 #include <tessera/fsdp/module/units.hpp>
 #include <tessera/fsdp/nn/one_of.hpp>
 #include <tessera/fsdp/nn/stages.hpp>
-#include <tessera/fsdp/sequence/instances.hpp>
 #include <tessera/fsdp/sequence/sequence_stages.hpp>
 #include <tessera/fsdp/sequence/staged_block.hpp>
 #include <tessera/fsdp/sharding/sequence.hpp>

@@ -10,7 +10,7 @@
 #include <tessera/fsdp/plan/step_estimate.hpp>
 #include <tessera/trainer/flags/flag_set.hpp>
 #include <tessera/trainer/flags/options.hpp>
-#include <tessera/trainer/report/estimate.hpp>
+#include <tessera/trainer/report/report.hpp>
 
 namespace fsdp::train {
 

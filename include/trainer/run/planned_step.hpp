@@ -34,9 +34,20 @@
 #include <tessera/trainer/run/estimate.hpp>
 #include <tessera/trainer/run/first_weights.hpp>
 #include <tessera/trainer/run/step_memory.hpp>
-#include <tessera/trainer/run/step_plan.hpp>
 
 namespace fsdp::train {
+
+/// Returns the dry run's request for a step of this size, for the rank that needs the most memory.
+template <class Optimizer>
+plan::Request most_loaded_request(const StepSize& size, int ranks, const Optimizer& optimizer) {
+  return plan_request(size, ranks, plan::most_loaded, Purpose::train, optim::step_work(optimizer));
+}
+/// The same for the step of these options.
+template <class Sharding, class Optimizer>
+plan::Request plan_request(const TrainOptions& options, int ranks, const Sharding& sharding,
+                           const Optimizer& optimizer) {
+  return most_loaded_request(step_size(options, ranks, sharding::facts_of(sharding).pieces), ranks, optimizer);
+}
 
 /// Returns the times of a step that a plan expects on --cluster; nothing without --cluster, and on ranks other than 0.
 /// Collective. `document_length` returns Request::document_length, on rank 0. Throws InputError on all ranks for an

@@ -22,7 +22,6 @@
 #include <tessera/trainer/run/output_files.hpp>
 #include <tessera/trainer/run/replay_request.hpp>
 #include <tessera/trainer/run/run_log.hpp>
-#include <tessera/trainer/run/step_replay.hpp>
 #include <tessera/trainer/run/tokenized_data.hpp>
 
 namespace fsdp::train {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A request to `tessera replay`, whether a run's record allows it, and the entries that a record has for it.
+/// A request to `tessera replay`, whether a run's record allows it, and the entries that a record has for it; and the
+/// replay: one step of a recorded run is recomputed, its digests and tensors are written and compared with the run's.
 #pragma once
 
 #include <cstdint>
@@ -9,12 +10,16 @@
 #include <string_view>
 #include <vector>
 
+#include <tessera/fsdp/checkpoint/folder.hpp>
 #include <tessera/trainer/flags/options.hpp>
 #include <tessera/trainer/report/step_tensors.hpp>
 #include <tessera/trainer/run/arguments.hpp>
 #include <tessera/trainer/run/resumed.hpp>
 
 namespace fsdp::train {
+
+class Engine;    // tessera/trainer/run/engine.hpp
+class RunWatch;  // tessera/trainer/run/run_log.hpp
 
 /// The step to recompute, and the outputs to write.
 struct ReplayRequest {
@@ -54,5 +59,16 @@ RunRecord replay_record(const TrainOptions& options, const PolicyTexts& policies
 
 /// Returns the values of an entry for replay, by the name of its flag; empty if it was not recorded.
 std::vector<std::string> replay_values(const RunRecord& record, std::string_view flag);
+
+/// Recomputes a step of a run, whose checkpoints are only read. With pieces, the step is bit-identical on any
+/// number of ranks; without pieces, the replay uses the ranks and the strategy of the run. `options`: those of the run,
+/// with its data and its threads, and without saving or validation. `after`: the state of the later checkpoint that
+/// contains `recorded`, if it is from a checkpoint. Rank 0 writes and prints the results. Throws InputError unless the
+/// engine, which must be one for replays, computes bit-identical results to the run's, and if --against does not
+/// contain the step. Returns the exit status: 0; 1 if the run computed something else; or 128 + the signal that ended
+/// the replay. Collective.
+[[nodiscard]] int replay_step(Engine& engine, const ReplayRequest& request, const TrainOptions& options,
+                              const RunWatch& watch, const RunRecord& recorded,
+                              const std::optional<checkpoint::TrainerState>& after);
 
 }  // namespace fsdp::train

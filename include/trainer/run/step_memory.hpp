@@ -13,7 +13,6 @@
 #include <tessera/comm/ranks.hpp>
 #include <tessera/fsdp/core/function_ref.hpp>
 #include <tessera/fsdp/module/units.hpp>
-#include <tessera/fsdp/plan/available_memory.hpp>
 #include <tessera/fsdp/plan/plan.hpp>
 #include <tessera/fsdp/sharding/strategy.hpp>
 #include <tessera/tiling/policies.hpp>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <tessera/fsdp/sequence/instances.hpp>
+#include <tessera/fsdp/sequence/staged_block.hpp>
 
 namespace fsdp::nn {
 

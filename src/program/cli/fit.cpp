@@ -11,7 +11,6 @@
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/terminal_text.hpp>
 #include <tessera/trainer/report/console.hpp>
-#include <tessera/trainer/report/estimate.hpp>
 #include <tessera/trainer/report/report.hpp>
 
 #include "../../fsdp/core/json/strict_json.hpp"

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <tessera/trainer/report/estimate.hpp>
-
 #include <array>
 #include <cmath>
 #include <cstddef>

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <tessera/trainer/run/step_replay.hpp>
-
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -24,7 +22,10 @@
 #include <tessera/trainer/report/digest_file.hpp>
 #include <tessera/trainer/report/report.hpp>
 #include <tessera/trainer/report/step_tensors.hpp>
+#include <tessera/trainer/run/engine.hpp>
 #include <tessera/trainer/run/output_files.hpp>
+#include <tessera/trainer/run/replay_request.hpp>
+#include <tessera/trainer/run/run_log.hpp>
 #include <tessera/trainer/run/training_run.hpp>
 
 #include "../report/plot.hpp"
