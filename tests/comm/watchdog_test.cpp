@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/comm/launch/watchdog.hpp"
+#include "src/comm/launch/process_end.hpp"
 
 #include <chrono>
 #include <thread>

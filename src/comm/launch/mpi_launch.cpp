@@ -22,8 +22,7 @@
 
 #include "../mpi_engine.hpp"
 #include "../mpi_library.hpp"
-#include "termination_report.hpp"
-#include "watchdog.hpp"
+#include "process_end.hpp"
 
 namespace fsdp::comm {
 namespace {

@@ -14,7 +14,7 @@
 #include <mutex>
 #include <string_view>
 
-#include "termination_report.hpp"
+#include "process_end.hpp"
 
 namespace fsdp::comm {
 namespace {
