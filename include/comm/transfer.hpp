@@ -102,8 +102,6 @@ struct Transfer : Outline {
   bool copies() const { return op == Op::all_gather || op == Op::all_to_all; }
 };
 
-/// Returns a transfer's outline.
-inline const Outline& outline_of(const Transfer& transfer) { return transfer; }
 /// Throws CollectiveError, with both outlines, unless they are equal.
 void require_same(int rank, const Outline& mine, int peer, const Outline& theirs);
 /// One piece of an exchange, with the number of elements that each of its two ranks expects.

@@ -177,6 +177,19 @@ TEST(TilingKit, FindsPlansThatCannotBeExecuted) {
   EXPECT_EQ(failures_of([] { check_tiling_gradients(RefusesEverything{}); }), std::vector<std::string>{});
 }
 
+struct TwoPolicies {
+  static std::vector<tiling::RunTimeTiling> policies() {
+    return {tiling::RunTimeTiling::tiles(2), tiling::RunTimeTiling::tokens(3)};
+  }
+};
+
+TEST(TilingKit, ChecksEveryPolicyOfAList) {
+  static std::vector<tiling::RunTimeTiling> checked;
+  checked.clear();
+  TilingSuite<TwoPolicies>::each([](const tiling::RunTimeTiling& policy) { checked.push_back(policy); });
+  EXPECT_TRUE(checked == TwoPolicies::policies());
+}
+
 TEST(TilingKit, FindsAPolicyThatRefusesEveryProblem) {
   expect_sentence(covers(RefusesEverything{}), "a policy makes plans", "problems", "an InputError for each of them");
 }

@@ -127,7 +127,8 @@ class EngineOf final : public Engine {
     step.counts = batch.counts;
     const auto scale = static_cast<float>(inputs.loss_scale / step.targets());
     const auto before_update = [&] {
-      if (tensors_ != nullptr) return with_disk([&] { write_stepped_gradients(training_.module(), *tensors_); });
+      if (tensors_ != nullptr)
+        return with_disk([&] { write_stepped(training_.module(), StepDigest::Kind::gradient, *tensors_); });
       if constexpr (may_verify) {  // throws CorruptionError on all ranks, so that nothing is saved
         resting_->compare(number - 1);
         verification_->verify(number, scale, [&](int piece) { return feed_.piece(piece); });
@@ -187,7 +188,7 @@ class EngineOf final : public Engine {
     if (!std::exchange(sees_streams_, true)) training_.executor().watch({.see = see_stream, .state = this});
   }
   void write_weights(report::StepTensors& tensors) override {
-    with_disk([&] { write_stepped_weights(training_.module(), tensors); });
+    with_disk([&] { write_stepped(training_.module(), StepDigest::Kind::weights, tensors); });
     with_disk([&] { tensors.finish(); });
   }
 

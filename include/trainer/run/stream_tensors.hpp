@@ -59,28 +59,21 @@ void write_stream(Module& module, const sharding::Task& task, Tensor<const typen
   }
 }
 
-/// Write the gradients or the weights that the step changes, in the shards that this rank owns.
-/// @{
+/// Writes the gradients or the weights that the step changes, in the shards that this rank owns.
 template <class Module>
-void write_stepped_gradients(Module& module, report::StepTensors& tensors) {
+void write_stepped(Module& module, StepDigest::Kind kind, report::StepTensors& tensors) {
   for (const auto& piece : module.shards()) {
     if (!piece.owned || !module.is_stepped(piece)) continue;
-    device::OnHost<typename Module::Device, const float> host(module.stream(), piece.gradient);
-    const Tensor<const float> values = host.values();
-    tensors.write_parameter(StepDigest::Kind::gradient, piece.parameter->name, piece.begin,
-                            {values.data(), static_cast<std::size_t>(values.numel())});
-  }
-}
-template <class Module>
-void write_stepped_weights(Module& module, report::StepTensors& tensors) {
-  for (const auto& piece : module.shards()) {
-    if (!piece.owned || !module.is_stepped(piece)) continue;
-    with_host_weights(module, piece, Access::read, [&](Tensor<const float> values, std::int64_t begin) {
-      tensors.write_parameter(StepDigest::Kind::weights, piece.parameter->name, begin,
+    const auto write = [&](Tensor<const float> values, std::int64_t begin) {
+      tensors.write_parameter(kind, piece.parameter->name, begin,
                               {values.data(), static_cast<std::size_t>(values.numel())});
-    });
+    };
+    if (kind == StepDigest::Kind::gradient)
+      write(device::OnHost<typename Module::Device, const float>(module.stream(), piece.gradient).values(),
+            piece.begin);
+    else
+      with_host_weights(module, piece, Access::read, write);
   }
 }
-/// @}
 
 }  // namespace fsdp::train

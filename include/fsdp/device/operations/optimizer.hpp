@@ -181,7 +181,6 @@ struct AdamWStep {
   Tensor<const float> gradient = {};
   Tensor<Model> model = {};
 
-  bool writes_model() const { return model.numel() > 0; }  ///< whether the step also writes rounded model weights
   auto tensors() const { return std::tie(step, gradient, main, first_moment, second_moment, model); }
   Cost cost() const { return {.bytes = 7 * main.bytes() + model.bytes()}; }
   void check() const {
