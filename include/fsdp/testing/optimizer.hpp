@@ -34,6 +34,7 @@ FSDP_TESTED_VALUES(optimizers, optimizer, constants, Optimizer)
 
 }  // namespace detail
 
+/// @cond internal to the suite
 /// An optimizer of any type that updates float weights on the CPU and its dry runs. A copy also copies the stored
 /// optimizer.
 class AnyOptimizer {
@@ -85,6 +86,7 @@ void check_optimizer_learns(const AnyOptimizer& optimizer, double lr = 1e-2);
 void check_optimizer_resumes(const AnyOptimizer& optimizer, double lr = 1e-2);
 /// Checks an offloaded optimizer, whose pieces are updated in chunks in host memory.
 void check_optimizer_offloads(const AnyOptimizer& optimizer, double lr = 1e-2);
+/// @endcond
 
 /// The suite. Its parameter is an optimizer with a default constructor, or a struct with optimizers() and optionally
 /// `lr`.
