@@ -82,7 +82,10 @@ def test_float_weights_are_for_every_command_or_refused_by_name(program):
     ("--sharding-of '*norm*=zero1' --replicate model.norm.weight", "'model.norm.weight' of head is replicated .*--replicate.*'[*]norm[*]'"),
     ("--optimizer muon --layout owned --sharding-of 'block?0=zero1'", "the strategy 'block.0=zero1' cuts .model.layers.0.*=owned in --sharding-of"),
     ("--sharding-of '*norm*=zero1' '*layers.1.*=zero2'", "matches both '.norm.' and '.layers.1..'; a tensor may match one"),
-    ("--sharding-of '*=fsdp2:deferred:prefetch=2'", "sets how many units are gathered ahead, which is one for the whole module"),
+    ("--sharding-of '*=fsdp2:deferred:prefetch=2'", "sets prefetch=2, which is one for the whole module; set it in --sharding"),
+    ("--sharding-of embed_tokens=", "is not a pattern and a strategy; write PATTERN=STRATEGY"),
+    ("--sharding-of head=zero1:layout=flat:layout=rows", "says twice which layout tensors have; write layout=LAYOUT once"),
+    ("--sharding zero3:live=1000 --sharding-of '*mlp*=zero1'", "a bound of 1000 live elements holds no unit "),
     ("--sharding-of 'head=hybrid:2:full'", "place optimizer state differently over groups of ranks"),
 ])
 def test_bad_input_ends_with_one_sentence_on_every_rank(program, flags, pattern):

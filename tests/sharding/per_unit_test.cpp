@@ -129,6 +129,17 @@ TEST(PerUnit, RefusesRunTimePartsThatTheModuleCannotHave) {
   RunTimeHybridFull hybrid{.group = 2, .inner = {Zero1{}}};
   hybrid.inner.units = {part_of(on("a", HybridShard<Zero1>{.group = 4}))};
   EXPECT_INPUT_ERROR(calls_of(hybrid), "sharding: the part ");
+  PerUnit typed{on("a", Zero1{}), otherwise(Zero2{})};
+  typed.units.push_back(part_of(on("b", HybridShard<Zero1, OptimizerAcross::sharded>{.group = 2})));
+  EXPECT_INPUT_ERROR(calls_of(typed),
+                     "sharding: the part 'hybrid:2:full:zero1' places optimizer state across groups differently");
+}
+
+TEST(PerUnit, RefusesPartsOfAStrategyThatARunTimeStrategyHolds) {
+  RunTimeSharded inner{Zero2{}};
+  inner.units = {part_of(on("a", Zero1{}))};
+  EXPECT_INPUT_ERROR(calls_of(RunTimeAny{HybridShard<RunTimeSharded>{.group = 2, .inner = inner}}),
+                     "sharding: the strategy that a RunTimeStrategy holds has parts; list them in the units");
 }
 
 TEST(PerUnit, RefusesDifferentGroupsOfRanks) {

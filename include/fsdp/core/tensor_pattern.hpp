@@ -4,12 +4,14 @@
 /// `on("*norm*", x)`, `on({.role = Role::vector, .most = 4096}, y)`, `otherwise(z)`.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -65,6 +67,30 @@ Otherwise<T> otherwise(T value) {
   return {std::move(value)};
 }
 /// @}
+
+namespace detail {
+
+/// The type of the value in on(pattern, value) and otherwise(value); of anything else, its own.
+template <class Part>
+struct Listed : std::type_identity<Part> {
+  static constexpr bool has_pattern = false, is_rest = false;
+};
+template <class T>
+struct Listed<On<T>> : std::type_identity<T> {
+  static constexpr bool has_pattern = true, is_rest = false;
+};
+template <class T>
+struct Listed<Otherwise<T>> : std::type_identity<T> {
+  static constexpr bool has_pattern = false, is_rest = true;
+};
+/// Whether parts are on(pattern, value) any number of times, then otherwise(value).
+template <class... Parts>
+consteval bool end_with_otherwise() {
+  const bool rest[] = {Listed<Parts>::is_rest...};
+  return rest[sizeof...(Parts) - 1] && (std::size_t{Listed<Parts>::has_pattern} + ...) == sizeof...(Parts) - 1;
+}
+
+}  // namespace detail
 
 /// Returns the index of the pattern that selects a tensor; the number of patterns if none does. Throws InputError,
 /// which begins with `what`, if several do.

@@ -40,6 +40,9 @@ struct PrecisionBy : std::tuple_element_t<sizeof...(P) - 1, std::tuple<P...>> {
   static_assert(sizeof...(P) > 1,
                 "fsdp: PrecisionBy lists precisions, and the last is that of all other tensors; give "
                 "it at least two, as in PrecisionBy<Fp32, Bf16Mixed>");
+  static_assert((Precision<P> && ...),
+                "fsdp: PrecisionBy lists a type that is no precision policy; give on(pattern, precision) and "
+                "otherwise(precision) Fp32{} and the last one");
   static_assert(!std::is_same_v<typename Rest::Compute, float>,
                 "fsdp: PrecisionBy computes with some weights in float next to 16-bit weights, and its last precision "
                 "computes in float already; make Bf16Mixed or Fp16Mixed the last");
@@ -54,23 +57,31 @@ struct PrecisionBy : std::tuple_element_t<sizeof...(P) - 1, std::tuple<P...>> {
   PrecisionBy() = default;
   /// `selected`: a list of `on(pattern, precision)`, and `otherwise(precision)` at the end.
   template <class... Listed>
-  requires(sizeof...(Listed) == sizeof...(P)) explicit PrecisionBy(const Listed&... listed) { (add(listed), ...); }
+  requires(sizeof...(Listed) == sizeof...(P)) explicit PrecisionBy(const Listed&... listed) {
+    static_assert(detail::end_with_otherwise<Listed...>(),
+                  "fsdp: PrecisionBy ends with the precision of all other tensors; write PrecisionBy{on(pattern, "
+                  "Fp32{}), ..., otherwise(Bf16Mixed{})}");
+    static_assert((std::is_same_v<typename detail::Listed<Listed>::type, P> && ...),
+                  "fsdp: a precision in PrecisionBy{...} has another type than PrecisionBy<...> lists in its place; "
+                  "leave <...> out, so that the type follows from the values");
+    (add(listed), ...);
+  }
 
   operator FloatWeights() const { return weights; }  ///< for UnitOptions::precision
   static std::string text() { return policy_text<Rest>() + "+fp32"; }
 
  private:
-  template <class Q>
-  void add(const On<Q>& one) {
-    weights.patterns.push_back(one.pattern);
-    weights.is_float.push_back(std::is_same_v<typename Q::Compute, float>);
+  template <class Part>
+  void add(const Part& one) {
+    if constexpr (detail::Listed<Part>::has_pattern) {
+      weights.patterns.push_back(one.pattern);
+      weights.is_float.push_back(std::is_same_v<typename detail::Listed<Part>::type::Compute, float>);
+    }
   }
-  template <class Q>
-  void add(const Otherwise<Q>&) {}
 };
 /// @cond
 template <class... Listed>
-PrecisionBy(const Listed&...) -> PrecisionBy<decltype(Listed::value)...>;
+PrecisionBy(const Listed&...) -> PrecisionBy<typename detail::Listed<Listed>::type...>;
 /// @endcond
 
 namespace detail {

@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <type_traits>
@@ -30,17 +31,15 @@ namespace detail {
 
 /// Returns the parts of a strategy per unit: `units`, and `rest` for all tensors that no pattern of theirs selects.
 /// Parts with the same strategy get the same StrategyPart::same_as. Throws InputError for a part in `units` that sets a
-/// number of the whole module: prefetch depth, live bound, budget or pieces; these are taken from `rest`.
-std::vector<StrategyPart> parts_per_unit(std::vector<StrategyPart> units, StrategyPart rest);
+/// number of the whole module: prefetch depth, live bound, budget or pieces; these are taken from `rest`. Throws it too
+/// for a part whose StrategyPart::shards_across is another than `shards_across`, unless that is nullopt.
+std::vector<StrategyPart> parts_per_unit(std::vector<StrategyPart> units, StrategyPart rest,
+                                         std::optional<bool> shards_across);
 /// Returns the number of ranks of the groups that all parts with groups form; `ranks`: that of the rest, or 0. Throws
 /// InputError if parts form different groups.
 int ranks_per_group_of(const std::vector<StrategyPart>& units, int ranks);
 /// Whether every rank holds all weights of all parts between steps.
 bool all_whole(const std::vector<StrategyPart>& units);
-template <class Part>
-inline constexpr bool is_otherwise = false;
-template <class S>
-inline constexpr bool is_otherwise<Otherwise<S>> = true;
 /// Returns the text of a strategy per unit.
 std::string text_of_parts(const std::vector<StrategyPart>& units, const StrategyPart& rest);
 
@@ -52,6 +51,10 @@ template <class... S>
 struct PerUnit {
   static_assert(sizeof...(S) > 0,
                 "fsdp: PerUnit has no strategy; give it on(pattern, strategy) and otherwise(strategy)");
+  static_assert(
+      (ShardingStrategy<S> && ...),
+      "fsdp: a part of PerUnit is no sharding strategy; give on(pattern, strategy) and otherwise(strategy) one "
+      "such as Zero1{}, and element types by PrecisionBy");
   static_assert(!(sharding::MayHaveParts<S> || ...), "fsdp: a part of PerUnit has parts too; list them in one PerUnit");
   static_assert(!(sharding::GivesSchedule<S> || ...),
                 "fsdp: a part of PerUnit has its own schedule, which does not know the groups of other parts; take a "
@@ -89,11 +92,13 @@ struct PerUnit {
   template <class... Parts>
   requires(sizeof...(Parts) == sizeof...(S)) explicit PerUnit(const Parts&... parts)
       : PerUnit(std::vector<StrategyPart>{part_of(parts)...}) {
-    constexpr std::array last{detail::is_otherwise<Parts>...};
     static_assert(
-        last.back() && std::ranges::count(last, true) == 1,
+        detail::end_with_otherwise<Parts...>(),
         "fsdp: PerUnit ends with the strategy of all other tensors; write PerUnit{on(pattern, strategy), ..., "
         "otherwise(strategy)}");
+    static_assert((std::is_same_v<typename detail::Listed<Parts>::type, S> && ...),
+                  "fsdp: a strategy in PerUnit{...} has another type than PerUnit<...> lists in its place; leave <...> "
+                  "out, so that the type follows from the values");
   }
 
   /// The rules of the whole module.
@@ -103,7 +108,11 @@ struct PerUnit {
             .live_bound = live_bound};
   }
   /// The strategy of each part; see StrategyPart. Throws InputError for a part that sets a number of the whole module.
-  std::vector<StrategyPart> parts() const { return detail::parts_per_unit(units, rest); }
+  std::vector<StrategyPart> parts() const {
+    return detail::parts_per_unit(
+        units, rest,
+        std::is_same_v<Across, ByGroup> ? std::nullopt : std::optional(std::is_same_v<Across, buffer::Shard>));
+  }
   static constexpr bool per_unit() { return true; }  ///< see sharding::MayHaveParts
   int ranks_per_group() const requires(mesh_axes == 2) {
     return detail::ranks_per_group_of(units, rest.mesh.ranks_per_group.value_or(0));
@@ -127,7 +136,7 @@ struct PerUnit {
 
 /// @cond
 template <class... Parts>
-PerUnit(const Parts&...) -> PerUnit<decltype(Parts::value)...>;
+PerUnit(const Parts&...) -> PerUnit<typename detail::Listed<Parts>::type...>;
 /// @endcond
 
 /// Returns the part of a PerUnit.

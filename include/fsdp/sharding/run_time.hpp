@@ -56,8 +56,9 @@ struct RunTimeStrategy {
   int ranks_per_group() const requires(mesh_axes == 2) {
     return detail::ranks_per_group_of(units, own_ranks_per_group());
   }
-  bool per_unit() const { return !units.empty(); }  ///< whether some tensors have another strategy
-  std::vector<StrategyPart> parts() const;          ///< see PerUnit::parts
+  bool per_unit() const { return !units.empty() || nested(); }  ///< whether some tensors have another strategy
+  /// See PerUnit::parts. Throws InputError if `strategy` has parts, as one in a HybridShard may.
+  std::vector<StrategyPart> parts() const;
   sharding::Facts facts() const;
   sharding::Rules rules() const;
   buffer::AnyLayout layout() const;
@@ -67,6 +68,14 @@ struct RunTimeStrategy {
   void visit(PolicyParts& parts);
 
  private:
+  bool nested() const {
+    return std::visit(
+        []<class S>(const S& held) {
+          if constexpr (sharding::MayHaveParts<S>) return held.per_unit();
+          return false;
+        },
+        strategy);
+  }
   int own_ranks_per_group() const {
     return std::visit(
         []<class S>(const S& held) {
@@ -85,14 +94,13 @@ sharding::Facts RunTimeStrategy<First, Rest...>::facts() const {
 }
 template <class First, class... Rest>
 std::vector<StrategyPart> RunTimeStrategy<First, Rest...>::parts() const {
+  require<InputError>(!nested(),
+                      "sharding: the strategy that a RunTimeStrategy holds has parts; list them in the units ",
+                      "of the RunTimeStrategy");
   if (units.empty()) return {only_part_of(*this)};
   RunTimeStrategy own = *this;
   own.units.clear();
-  for (const StrategyPart& part : units)
-    require<InputError>(part.shards_across == std::is_same_v<Across, buffer::Shard>, "sharding: the part '", part.name,
-                        "' places optimizer state across groups differently than the module's strategy; give both the "
-                        "same placement");
-  return detail::parts_per_unit(units, part_of(own));
+  return detail::parts_per_unit(units, part_of(own), std::is_same_v<Across, buffer::Shard>);
 }
 template <class First, class... Rest>
 sharding::Rules RunTimeStrategy<First, Rest...>::rules() const {

@@ -115,11 +115,13 @@ class Scheduler {
       require<InputError>(false, "sharding: a bound of ", rules_.live_bound,
                           " live elements and a budget for gathered weights both say how much is gathered at a time; "
                           "leave one of them out");
+    int largest = -1;
     for (int k = 0; k < static_cast<int>(computes_.size()); ++k)
-      if (needed(k) > rules_.live_bound)
-        require<InputError>(false, "sharding: a bound of ", rules_.live_bound, " live elements holds no unit ",
-                            at(k).index, ", whose weights are ", needed(k),
-                            " elements; raise it to the largest unit's, or cut the model into smaller units");
+      if (needed(k) > (largest < 0 ? rules_.live_bound : needed(largest))) largest = k;
+    if (largest >= 0)
+      require<InputError>(false, "sharding: a bound of ", rules_.live_bound, " live elements holds no unit ",
+                          at(largest).index, ", whose weights are ", needed(largest),
+                          " elements; raise it to them, or cut the model into smaller units");
   }
 
   /// Whether units that are not adjacent use the group: a tied weight. It stays gathered for at least a micro-batch.

@@ -229,10 +229,9 @@ struct Offload : Strategy {
 /// A strategy with a different layout policy.
 template <class Strategy, buffer::LayoutPolicy L>
 struct WithLayout : Strategy {
-  static_assert(
-      !requires { Strategy::default_rules(); },
-      "fsdp: WithLayout is of one strategy, and each part of a PerUnit has its own layout; put WithLayout into the "
-      "parts");
+  static_assert(!sharding::MayHaveParts<Strategy>,
+                "fsdp: WithLayout is of one strategy, and each part of a PerUnit has its own layout, and a "
+                "RunTimeStrategy the member other_layout; put WithLayout into the parts, or set other_layout");
   using Layout = L;
   L policy{};  ///< the layout, with its numbers
 

@@ -244,9 +244,8 @@ StrategyCalls calls_of(const S& strategy) {
         .schedule_of = [=](const sharding::Problem& problem) { return sharding::schedule_of(strategy, problem); },
         .mesh = mesh_of(strategy)};
     if constexpr (sharding::MayHaveParts<S>)
-      calls.parts = strategy.parts();
-    else
-      calls.parts.push_back(only_part_of(strategy));
+      if (strategy.per_unit()) calls.parts = strategy.parts();
+    if (calls.parts.empty()) calls.parts.push_back(only_part_of(strategy));
     return calls;
   }
 }

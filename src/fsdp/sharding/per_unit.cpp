@@ -9,7 +9,8 @@
 
 namespace fsdp::detail {
 
-std::vector<StrategyPart> parts_per_unit(std::vector<StrategyPart> units, StrategyPart rest) {
+std::vector<StrategyPart> parts_per_unit(std::vector<StrategyPart> units, StrategyPart rest,
+                                         std::optional<bool> shards_across) {
   if (units.empty()) return {std::move(rest)};
   for (StrategyPart& part : units) {
     const auto refuse = [&](bool sets, const char* what) {
@@ -17,6 +18,9 @@ std::vector<StrategyPart> parts_per_unit(std::vector<StrategyPart> units, Strate
           !sets, "sharding: the strategy '", part.name, "' of '", part.pattern.text(), "' sets ", what,
           ", which is one for the whole module; set it next to the parts (--sharding), or leave it out");
     };
+    require<InputError>(part.shards_across == shards_across.value_or(part.shards_across), "sharding: the part '",
+                        part.name, "' places optimizer state across groups differently than the module's strategy; ",
+                        "give both the same placement");
     refuse(part.rules.prefetch_depth != 1, "how many units are gathered ahead");
     refuse(part.rules.live_bound != 0, "a bound of live elements");
     refuse(part.rules.facts.budget != 0, "a budget for gathered weights");

@@ -168,7 +168,10 @@ ShardingChoice parse_whole_sharding(std::string_view text) {
   std::string strategy;
   LayoutChoice layout = LayoutChoice::own;
   for (const std::string_view part : split_at(rest, ':')) {
-    if (part.starts_with(key) && layout == LayoutChoice::own && part.data() != rest.data())
+    const bool is_layout = part.starts_with(key) && part.data() != rest.data();
+    require<InputError>(!is_layout || layout == LayoutChoice::own, shortened(text),
+                        " says twice which layout tensors have; write layout=LAYOUT once");
+    if (is_layout)
       from_text("layout", part.substr(key.size()), layout);
     else  // what is empty or there twice is an unknown strategy
       strategy += (part.data() == rest.data() ? "" : ":") + std::string(part);
@@ -267,9 +270,14 @@ void from_text(std::string_view flag, std::string_view text, On<ShardingChoice>&
   const std::string what = message("--", flag, " ", shortened(text));
   const std::size_t split = text.rfind('=', text.find(':'));
   require<InputError>(
-      split != text.npos && split > 0 && text.find('\n') == text.npos, what, " is not a pattern and a ",
+      split != text.npos && split > 0 && split + 1 < text.size() && text.find('\n') == text.npos, what,
+      " is not a pattern and a ",
       "strategy; write PATTERN=STRATEGY, such as 'embed_tokens|lm_head=replicated', with ? for a colon ", "of a name");
   value.pattern = TensorPattern::from(text.substr(0, split), what + ": ");
+  for (const std::string_view word : split_at(text.substr(split + 1), ':'))
+    for (const std::string_view number : {"prefetch=", "live=", "budget=", "pieces="})
+      require<InputError>(!word.starts_with(number), what, " sets ", shortened(word),
+                          ", which is one for the whole module; set it in --sharding, or leave it out");
   value.value = prefixed(what + ": ", [&] { return parse_whole_sharding(text.substr(split + 1)); });
   require<InputError>(value.value.units.empty(), what, " has strategies of units inside; give each its own --", flag);
 }
