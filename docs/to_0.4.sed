@@ -141,7 +141,7 @@ s#<tessera/fsdp/optim/initialize\.hpp>#<tessera/fsdp/module/host_weights.hpp>#
 s#<tessera/fsdp/module/meta_stack\.hpp>#<tessera/fsdp/module/stack.hpp>#
 s#<tessera/fsdp/module/group_tensors\.hpp>#<tessera/fsdp/module/units.hpp>#
 s#<tessera/trainer/run/step_replay\.hpp>#<tessera/trainer/run/replay_request.hpp>#
-s#<tessera/trainer/run/step_plan\.hpp>#<tessera/trainer/run/planned_step.hpp>#
+s#<tessera/trainer/run/step_plan\.hpp>#<tessera/trainer/run/step_memory.hpp>#
 s#<tessera/trainer/report/estimate\.hpp>#<tessera/trainer/report/report.hpp>#
 s#<tessera/fsdp/sequence/instances\.hpp>#<tessera/fsdp/sequence/staged_block.hpp>#
 s#<tessera/fsdp/plan/available_memory\.hpp>#<tessera/fsdp/plan/plan.hpp>#

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <tessera/trainer/run/planned_step.hpp>
+#include <tessera/trainer/run/step_memory.hpp>
 
 #include <optional>
 #include <string>
@@ -12,7 +12,6 @@
 #include <tessera/trainer/flags/flags.hpp>
 #include <tessera/trainer/report/report.hpp>
 #include <tessera/trainer/run/resumed.hpp>
-#include <tessera/trainer/run/step_memory.hpp>
 
 #include "support/temporary_folder.hpp"
 

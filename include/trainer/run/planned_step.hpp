@@ -37,18 +37,6 @@
 
 namespace fsdp::train {
 
-/// Returns the dry run's request for a step of this size, for the rank that needs the most memory.
-template <class Optimizer>
-plan::Request most_loaded_request(const StepSize& size, int ranks, const Optimizer& optimizer) {
-  return plan_request(size, ranks, plan::most_loaded, Purpose::train, optim::step_work(optimizer));
-}
-/// The same for the step of these options.
-template <class Sharding, class Optimizer>
-plan::Request plan_request(const TrainOptions& options, int ranks, const Sharding& sharding,
-                           const Optimizer& optimizer) {
-  return most_loaded_request(step_size(options, ranks, sharding::facts_of(sharding).pieces), ranks, optimizer);
-}
-
 /// Returns the times of a step that a plan expects on --cluster; nothing without --cluster, and on ranks other than 0.
 /// Collective. `document_length` returns Request::document_length, on rank 0. Throws InputError on all ranks for an
 /// invalid cluster, or one that computes on another device.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The memory of a step: how much a rank may use, budgets that are `auto`, advice for a step that does not fit.
+/// The memory of a step: the dry run's request for it, how much a rank may use, budgets that are `auto`, advice for a step that does not fit.
 #pragma once
 
 #include <cstdint>
@@ -13,13 +13,27 @@
 #include <tessera/comm/ranks.hpp>
 #include <tessera/fsdp/core/function_ref.hpp>
 #include <tessera/fsdp/module/units.hpp>
+#include <tessera/fsdp/optim/optimizer.hpp>
 #include <tessera/fsdp/plan/plan.hpp>
 #include <tessera/fsdp/sharding/strategy.hpp>
+#include <tessera/fsdp/training/step_size.hpp>
 #include <tessera/tiling/policies.hpp>
 #include <tessera/trainer/flags/flag_values.hpp>
 #include <tessera/trainer/flags/options.hpp>
 
 namespace fsdp::train {
+
+/// Returns the dry run's request for a step of this size, for the rank that needs the most memory.
+template <class Optimizer>
+plan::Request most_loaded_request(const StepSize& size, int ranks, const Optimizer& optimizer) {
+  return plan_request(size, ranks, plan::most_loaded, Purpose::train, optim::step_work(optimizer));
+}
+/// The same for the step of these options.
+template <class Sharding, class Optimizer>
+plan::Request plan_request(const TrainOptions& options, int ranks, const Sharding& sharding,
+                           const Optimizer& optimizer) {
+  return most_loaded_request(step_size(options, ranks, sharding::facts_of(sharding).pieces), ranks, optimizer);
+}
 
 /// Throws InputError if --memory is given, unless a budget is `auto` or the run is a dry run.
 void check_memory(const TrainOptions& options, bool has_auto_budget, const std::string& tiling);
