@@ -59,24 +59,31 @@ TEST(Blocks, AreNotCutAndElementsOfARankAreWithinTheBound) {
       SCOPED_TRACE(message("round ", round, ", ", ranks, " ranks"));
       const Groups groups = some_groups(random);
       const Blocks policy{.elements = round % 3 == 0 ? 0 : 1 + round * 7};
-      Counts held(static_cast<std::size_t>(ranks));
+      const int replicas = 1 + round % 4;
+      Counts held(static_cast<std::size_t>(ranks)), held_across(static_cast<std::size_t>(ranks * replicas));
       std::int64_t largest = 0;
-      for (Layout& layout :
-           build_layouts(policy, std::span<const TensorGroup>(groups), std::vector<int>(groups.size(), ranks))) {
+      std::vector<Layout> layouts =
+          build_layouts(policy, std::span<const TensorGroup>(groups), std::vector<int>(groups.size(), ranks));
+      cut_across(layouts, std::vector<int>(groups.size(), replicas));
+      for (const Layout& layout : layouts) {
         for (std::size_t i = 0; i < layout.shapes.size(); ++i)
           largest = std::max(largest, std::min(layout.blocks[i], layout.shapes[i].numel()));
-        layout.cut_across(1 + round % 3);
         for (int rank = 0; rank < ranks; ++rank) {
           held[static_cast<std::size_t>(rank)] += layout.local_size(rank);
           EXPECT_EQ(layout.local_size(rank),
                     round_up(layout.runs.front().counts[static_cast<std::size_t>(rank)], element_alignment));
           expect_whole_blocks(layout, layout.ranges(rank));
-          for (int replica = 0; replica <= round % 3; ++replica)
+          for (int replica = 0; replica < replicas; ++replica) {
+            held_across[static_cast<std::size_t>(rank * replicas + replica)] += layout.across_size(rank, replica);
             expect_whole_blocks(layout, layout.ranges_across(rank, replica));
+          }
         }
       }
       const std::int64_t all = std::accumulate(held.begin(), held.end(), std::int64_t{0});
       EXPECT_LE(std::ranges::max(held) * ranks, all + (largest + 128) * ranks);
+      for (std::size_t i = 0; i < held_across.size(); ++i)
+        EXPECT_LE(held_across[i] * replicas,
+                  held[i / static_cast<std::size_t>(replicas)] + (largest + 64) * replicas);
     }
 }
 

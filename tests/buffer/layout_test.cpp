@@ -222,7 +222,7 @@ TEST(Layout, CutAcrossReplicasCoversEachElementOnce) {
     for (const int replicas : {1, 2, 4}) {
       for (Layout layout : {PerParameter::of_group(uneven, shards), Flat::of_group(uneven, shards),
                             layout_of<Rows>(uneven, shards), layout_of<Owned>(uneven, shards)}) {
-        layout.cut_across(replicas);
+        cut_across(std::span(&layout, 1), std::vector{replicas});
         for (int shard = 0; shard < shards; ++shard)
           EXPECT_EQ(layout.across_of(shard).begin(replicas), layout.local_size(shard));
         Held held(layout);

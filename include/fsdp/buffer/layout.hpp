@@ -86,14 +86,18 @@ struct Layout {
   /// Returns the ranges in the buffer of rank (shard, replica) of a mesh after cut_across, in the order of the buffer.
   std::vector<TensorRange> ranges_across(int shard, int replica) const;
 
-  /// Divides every local buffer into equal parts over the `ranks` of the outer axis, with padding if needed; a layout
-  /// with `blocks` at the multiples of blocks that are nearest to equal parts.
-  void cut_across(int ranks);
-
-  /// Returns the position nearest to `element`, of a buffer that has these ranges and `size` elements, at which
-  /// `blocks` allow a cut: a multiple of a block, or the first element of a range. 0 and `size` are such positions.
-  std::int64_t cut_near(std::int64_t element, std::span<const TensorRange> ranges, std::int64_t size) const;
+  /// Returns the borders that divide a buffer of `size` elements over ranks that store `held` elements so far: the
+  /// buffer is given to the ranks with the fewest, up to a common level, with each border at the nearest position at
+  /// which `blocks` allow a cut. `ranges` are the buffer's, in its order. The first border is 0, the last is `size`.
+  std::vector<std::int64_t> cut_to_level(std::span<const std::int64_t> held, std::span<const TensorRange> ranges,
+                                         std::int64_t size) const;
 };
+
+/// Divides every local buffer of layout i over the ranks[i] ranks of the outer axis. A layout without `blocks` is
+/// divided into equal parts, with padding if needed. The layouts with `blocks` and the same axes are divided together,
+/// larger ones first, each by cut_to_level: so no rank stores more of them than the mean over the replicas of its shard
+/// + the largest block + 64 elements, padding included.
+void cut_across(std::span<Layout> layouts, std::span<const int> ranks);
 
 /// A tensor's properties that layout policies use.
 struct TensorSpec {

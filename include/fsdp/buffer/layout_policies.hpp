@@ -26,7 +26,8 @@ namespace fsdp::buffer {
 /// Groups are divided one after the other, larger ones first. Each is given to the ranks with the fewest elements so
 /// far, up to a common level, with each border at the nearest multiple of a block. So no rank stores more than the mean
 /// over ranks + the largest block + 128 elements, padding included, and a rank may store nothing of a group: 2 heads on
-/// 4 ranks.
+/// 4 ranks. Where the parts of ranks are divided over the outer axis of a mesh too (cut_across), no rank of K replicas
+/// stores more than the mean over all ranks + (1 + 1/K) * (the largest block + 128) elements.
 ///
 /// Padding: each tensor in the full buffer, and each rank's part of a group, to a multiple of 64 elements. Ranks'
 /// parts are not padded to a common size.

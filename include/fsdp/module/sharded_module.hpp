@@ -233,7 +233,7 @@ void ModuleMemory<Types>::collect_groups() {
   const bool in_order = plan().strategy().facts.sums_in_order();
   const bool exchanges = settings().passes.purpose == Purpose::train && exchanges_sums();
   std::vector<GroupAxes<Comm>> axes;
-  std::vector<int> shards, keepers;
+  std::vector<int> shards, keepers, across;
   for (const GroupedParameters& group : plan().grouped()) {
     require<InputError>(!group.is_float || has_float_weights<typename Types::Precision>, "precision: ", group.name,
                         " is to be float (UnitOptions::precision), and the stack's precision has one type for all ",
@@ -246,6 +246,7 @@ void ModuleMemory<Types>::collect_groups() {
                         "adds those of at most ", device::most_parts<Device>, "; take neither, or hybrid:K with ",
                         "fewer ranks in a group and fewer groups");
     shards.push_back(GroupAxes<Comm>::size(on.shard));
+    across.push_back(GroupAxes<Comm>::size(on.across));
     keepers.push_back(on.keep == nullptr ? 0 : on.keep->size());
     add_axis(gathers_on_, on.shard);
     add_axis(gathers_on_, on.keep);
@@ -257,10 +258,10 @@ void ModuleMemory<Types>::collect_groups() {
   const std::vector<buffer::TensorGroup> specs = specs_of(plan().grouped(), settings().step_work, in_order);
   auto layouts = layouts_of(specs, shards);
   auto kept = layouts_of(specs, keepers);
+  buffer::cut_across(layouts, across);
   for (std::size_t i = 0; i < axes.size(); ++i) {
     GroupedParameters& group = plan().grouped()[i];
     const sharding::GroupFacts own = plan().facts_of(group);
-    layouts[i].cut_across(GroupAxes<Comm>::size(axes[i].across));
     add_group(groups_, group.is_float, group.gathered && plan().part_of(group).shards_across,
               std::move(group.parameters), static_cast<int>(i), axes[i], own, std::move(layouts[i]), std::move(kept[i]),
               in_order ? comm::SumOrder::ranks : comm::SumOrder::any);

@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <functional>
 #include <iterator>
+#include <map>
 #include <numeric>
+#include <tuple>
 #include <utility>
 
 #include <tessera/fsdp/core/checked.hpp>
@@ -57,26 +59,28 @@ std::vector<TensorRange> Layout::ranges_across(int shard, int replica) const {
   return held;
 }
 
-void Layout::cut_across(int ranks) {
-  const bool by_blocks = ranks > 1 && !blocks.empty();
-  if (ranks > 1 && !by_blocks)
-    for (std::int64_t& size : local_sizes) size = round_up(size, element_alignment * ranks);
-  const bool alike = !by_blocks && std::ranges::adjacent_find(local_sizes, std::not_equal_to<>()) == local_sizes.end();
-  across.clear();
-  for (int shard = 0; shard < (alike ? 1 : static_cast<int>(local_sizes.size())); ++shard) {
-    const std::vector<TensorRange> held = by_blocks ? ranges(shard) : std::vector<TensorRange>();
-    Run& run = across.emplace_back();
-    for (std::int64_t rank = 0, begin = 0; rank < ranks; ++rank) {
-      const std::int64_t equal = local_size(shard) / ranks * (rank + 1);
-      const std::int64_t end = rank + 1 == ranks ? local_size(shard)
-                               : by_blocks       ? cut_near(equal, held, local_size(shard))
-                                                 : equal;
-      run.counts.push_back(end - std::exchange(begin, end));
-    }
+namespace {
+
+/// Returns the number of elements to give to each rank, so that the ranks with the fewest so far reach a common level.
+std::vector<std::int64_t> shares_of(std::int64_t elements, std::span<const std::int64_t> held) {
+  std::vector<std::int64_t> sorted(held.begin(), held.end()), shares;
+  std::ranges::sort(sorted);
+  std::int64_t sum = elements, ranks = 0;
+  do sum += sorted[static_cast<std::size_t>(ranks++)];
+  while (ranks < std::ssize(sorted) && sorted[static_cast<std::size_t>(ranks)] <= (sum - 1) / ranks);
+  const std::int64_t level = sum / ranks;
+  std::int64_t rest = sum % ranks;
+  for (const std::int64_t own : held) {
+    shares.push_back(std::max<std::int64_t>(level - own, 0));
+    if (own <= level && rest-- > 0) ++shares.back();
   }
+  return shares;
 }
 
-std::int64_t Layout::cut_near(std::int64_t element, std::span<const TensorRange> ranges, std::int64_t size) const {
+/// Returns the position nearest to `element` at which `blocks` allow a cut: a multiple of a block, or the first element
+/// of a range. 0 and `size` are such positions.
+std::int64_t cut_near(std::int64_t element, std::span<const std::int64_t> blocks, std::span<const TensorRange> ranges,
+                      std::int64_t size) {
   const auto after = std::ranges::upper_bound(ranges, element, {}, &TensorRange::local);
   const std::int64_t next = after == ranges.end() ? size : after->local;
   if (after == ranges.begin()) return 2 * element < next ? 0 : next;
@@ -85,6 +89,55 @@ std::int64_t Layout::cut_near(std::int64_t element, std::span<const TensorRange>
   const std::int64_t last = (range.count - 1) / block, number = std::min((element - range.local) / block, last);
   const std::int64_t begin = range.local + number * block, end = number == last ? next : begin + block;
   return element - begin <= end - element ? begin : end;
+}
+
+void cut_equally_across(Layout& layout, int ranks) {
+  if (ranks > 1)
+    for (std::int64_t& size : layout.local_sizes) size = round_up(size, element_alignment * ranks);
+  const bool equal = std::ranges::adjacent_find(layout.local_sizes, std::not_equal_to<>()) == layout.local_sizes.end();
+  layout.across.assign(equal ? 1 : layout.local_sizes.size(), {});
+  for (std::size_t shard = 0; shard < layout.across.size(); ++shard)
+    layout.across[shard].counts.assign(static_cast<std::size_t>(ranks), layout.local_sizes[shard] / ranks);
+}
+
+}  // namespace
+
+std::vector<std::int64_t> Layout::cut_to_level(std::span<const std::int64_t> held, std::span<const TensorRange> ranges,
+                                               std::int64_t size) const {
+  std::vector<std::int64_t> borders{0};
+  std::int64_t wanted = 0;
+  for (const std::int64_t share : shares_of(size, held))
+    borders.push_back(cut_near(wanted += share, blocks, ranges, size));
+  return borders;
+}
+
+void cut_across(std::span<Layout> layouts, std::span<const int> ranks) {
+  std::vector<std::size_t> order(layouts.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  // As in Blocks, a rank's elements do not depend on the order of groups.
+  std::ranges::sort(order, std::greater<>(), [&](std::size_t i) {
+    return std::tie(layouts[i].full_size, layouts[i].offsets, layouts[i].blocks, layouts[i].local_sizes);
+  });
+  std::map<std::pair<std::size_t, int>, std::vector<std::vector<std::int64_t>>> held_on;  // by axes, shard and replica
+  for (const std::size_t i : order) {
+    Layout& layout = layouts[i];
+    if (ranks[i] == 1 || layout.blocks.empty()) {
+      cut_equally_across(layout, ranks[i]);
+      continue;
+    }
+    const std::size_t shards = layout.local_sizes.size(), replicas = static_cast<std::size_t>(ranks[i]);
+    auto& held = held_on[{shards, ranks[i]}];
+    held.resize(shards, std::vector<std::int64_t>(replicas));
+    layout.across.assign(shards, {});
+    for (std::size_t shard = 0; shard < shards; ++shard) {
+      const auto borders = layout.cut_to_level(held[shard], layout.ranges(static_cast<int>(shard)),
+                                               layout.local_sizes[shard]);
+      for (std::size_t replica = 0; replica < replicas; ++replica) {
+        layout.across[shard].counts.push_back(borders[replica + 1] - borders[replica]);
+        held[shard][replica] += layout.across[shard].counts.back();
+      }
+    }
+  }
 }
 
 std::vector<Layout> group_by_group(std::span<const TensorGroup> groups, int parts,

@@ -17,22 +17,6 @@ std::int64_t row_of(const TensorSpec& tensor) {
   return tensor.shape.rank == 0 || tensor.shape.numel() == 0 ? 1 : tensor.shape.numel() / tensor.shape[0];
 }
 
-/// Returns the number of elements to give to each rank, so that the ranks with the fewest so far reach a common level.
-std::vector<std::int64_t> shares_of(std::int64_t elements, const std::vector<std::int64_t>& held) {
-  std::vector<std::int64_t> sorted = held, shares;
-  std::ranges::sort(sorted);
-  std::int64_t sum = elements, ranks = 0;
-  do sum += sorted[static_cast<std::size_t>(ranks++)];
-  while (ranks < std::ssize(sorted) && sorted[static_cast<std::size_t>(ranks)] <= (sum - 1) / ranks);
-  const std::int64_t level = sum / ranks;
-  std::int64_t rest = sum % ranks;
-  for (const std::int64_t own : held) {
-    shares.push_back(std::max<std::int64_t>(level - own, 0));
-    if (own <= level && rest-- > 0) ++shares.back();
-  }
-  return shares;
-}
-
 template <class BlockOf>
 std::vector<Layout> in_blocks(std::span<const TensorGroup> groups, int parts, const BlockOf& block_of) {
   std::vector<Layout> layouts;
@@ -53,14 +37,7 @@ std::vector<Layout> in_blocks(std::span<const TensorGroup> groups, int parts, co
   std::vector<std::int64_t> held(static_cast<std::size_t>(parts));
   for (const auto& [sizes, group] : order) {
     Layout& layout = layouts[group];
-    const std::vector<TensorRange> whole = layout.whole();
-    std::vector<std::int64_t> borders{0};
-    std::int64_t wanted = 0;
-    for (const std::int64_t share : shares_of(layout.full_size, held)) {
-      wanted += share;
-      borders.push_back(layout.cut_near(wanted, whole, layout.full_size));
-    }
-    cut_at(layout, borders);
+    cut_at(layout, layout.cut_to_level(held, layout.whole(), layout.full_size));
     for (std::size_t rank = 0; rank < held.size(); ++rank) held[rank] += layout.local_sizes[rank];
   }
   return layouts;
