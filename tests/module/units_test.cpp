@@ -162,6 +162,11 @@ TEST(Units, ABlockThatDoesNotDivideItsTensorIsAnError) {
                        message("units: parameter 'weight' of part has 3 elements, and its ", "block of ", block,
                                " does not divide them; give a block"));
   }
+  units.push_back(units[0]);
+  units[0].parameters[0].block = 3;
+  units[1].parameters[0].block = 1;
+  EXPECT_INPUT_ERROR(group_parameters(units, {}),
+                     "has a block of 1 elements, and the one of that name before it of 3;");
 }
 
 /// Otherwise the matmuls of a unit would depend on the persistence threshold.

@@ -8,6 +8,7 @@
 #include <numeric>
 #include <set>
 #include <string_view>
+#include <tuple>
 
 #include <fnmatch.h>
 
@@ -101,7 +102,7 @@ void check_fields(const Unit& unit) {
 
 void check(std::span<const Unit> units) {
   require<InputError>(!units.empty(), "units: there are none; give each part that computes a unit with its tensors");
-  std::map<std::string, std::pair<Shape, bool>> seen;
+  std::map<std::string, std::tuple<Shape, bool, std::int64_t>> seen;
   for (std::size_t number = 0; number < units.size(); ++number) {
     const Unit& unit = units[number];
     require<InputError>(!unit.name.empty(), "units: unit ", number, " has no name");
@@ -117,13 +118,16 @@ void check(std::span<const Unit> units) {
                           "units: parameter '", parameter.name, "' of ", unit.name, " has ", shape.numel(),
                           " elements, and its block of ", parameter.block,
                           " does not divide them; give a block that does, or 0 for none");
-      const auto [place, inserted] = seen.try_emplace(parameter.name, shape, unit.gathered);
-      require<InputError>(inserted || place->second.first == shape, "units: parameter '", parameter.name, "' of ",
-                          unit.name,
+      const auto& [first_shape, first_gathered, first_block] =
+          seen.try_emplace(parameter.name, shape, unit.gathered, parameter.block).first->second;
+      require<InputError>(first_shape == shape, "units: parameter '", parameter.name, "' of ", unit.name,
                           " has another shape than the one of that name before it; a name is one tensor, "
                           "which units may share");
-      require<InputError>(place->second.second == unit.gathered, "units: parameter '", parameter.name, "' is in units ",
+      require<InputError>(first_gathered == unit.gathered, "units: parameter '", parameter.name, "' is in units ",
                           "that are gathered and in units that are not");
+      require<InputError>(first_block == parameter.block, "units: parameter '", parameter.name, "' of ", unit.name,
+                          " has a block of ", parameter.block, " elements, and the one of that name before it of ",
+                          first_block, "; give both the same");
     }
   }
 }
