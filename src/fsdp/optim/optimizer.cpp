@@ -37,12 +37,18 @@ void require_whole(std::string_view optimizer, const ModuleState& module, const 
   const Reference cut = module.first_cut(step);
   if (!cut.present()) return;
   const bool alone = module.parts().size() == 1;
+  // Owned keeps tensors whole only where groups of ranks do not divide their parts again.
+  const bool across =
+      module.group_list()[static_cast<std::size_t>(cut.group)]->facts().across == sharding::Across::shard;
   const std::string part = module.text_of_part(module.part_index(static_cast<std::size_t>(cut.group)));
-  throw InputError(message("the optimizer ", optimizer, " works on whole matrices, and the strategy ",
-                           alone ? "" : message("'", part, "' "), "cuts \"", module.parameter(cut).name,
-                           "\" over ranks; take a layout that keeps them whole (--layout owned or blocks",
-                           alone ? "" : ", or :layout=owned or :layout=blocks in --sharding-of",
-                           "), or --sharding replicated"));
+  throw InputError(
+      message("the optimizer ", optimizer, " works on whole matrices, and the strategy ",
+              alone ? "" : message("'", part, "' "), "cuts \"", module.parameter(cut).name,
+              "\" over ranks; take a layout that keeps them whole (--layout ", across ? "blocks" : "owned or blocks",
+              alone    ? ""
+              : across ? ", or :layout=blocks in --sharding-of"
+                       : ", or :layout=owned or :layout=blocks in --sharding-of",
+              across ? "), hybrid:K without :full and --layout owned" : ")", ", or --sharding replicated"));
 }
 
 StatePlaces places_of(std::span<const StatePiece> pieces, std::size_t state, std::int64_t trained) {
