@@ -38,6 +38,9 @@ struct Idle : optim::AdamW {
 #if CASE == 0
 static_assert(optim::check_optimizer<optim::AdamW>());
 static_assert(sizeof(optim::ShardedOptimizer<StackOf<WithLayout<FullyShard<>, buffer::Owned>>, optim::Muon>) > 0);
+static_assert(
+    sizeof(optim::ShardedOptimizer<
+           StackOf<HybridShard<WithLayout<FullyShard<>, buffer::Blocks>, OptimizerAcross::sharded>>, optim::Muon>) > 0);
 static_assert(sizeof(optim::ShardedOptimizer<StackOf<Replicated>, optim::Muon>) > 0);
 #elif CASE == 1
 static_assert(optim::check_optimizer<Nameless>());

@@ -16,6 +16,7 @@ static_assert(tensors_whole<Replicated> && tensors_whole<WithLayout<Zero2, buffe
 static_assert(tensors_whole<HybridShard<WithLayout<Zero3, buffer::Owned>>>);
 static_assert(!tensors_whole<FullyShard<>> && !tensors_whole<WithLayout<Zero2, buffer::Rows>>);
 static_assert(!tensors_whole<HybridShard<WithLayout<Zero3, buffer::Owned>, OptimizerAcross::sharded>>);
+static_assert(tensors_whole<HybridShard<WithLayout<Zero3, buffer::Blocks>, OptimizerAcross::sharded>>);
 static_assert(!tensors_whole<RunTimeSharded>);  // its layout is a value
 
 template <class Strategy>

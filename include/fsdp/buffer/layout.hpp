@@ -73,7 +73,7 @@ struct Layout {
 
   /// Returns the ranges in the buffer of `rank`, in the order of the buffer.
   std::vector<TensorRange> ranges(int rank) const;
-  /// Returns every tensor as one range, as in an unsharded buffer.
+  /// Returns every tensor as one range, as in an unsharded buffer, in the order of the group.
   std::vector<TensorRange> whole() const;
 
   /// Returns the division of `shard`'s buffer over the outer axis; see cut_across.
@@ -137,6 +137,14 @@ template <class L>
 requires requires { L::keeps_tensors_whole; }
 inline constexpr bool keeps_tensors_whole<L> = L::keeps_tensors_whole;
 
+/// Whether cut_across does not split such a tensor either, because the layouts have `blocks`: the policy's static
+/// member `keeps_whole_across`, default false.
+template <class L>
+inline constexpr bool keeps_whole_across = false;
+template <class L>
+requires requires { L::keeps_whole_across; }
+inline constexpr bool keeps_whole_across<L> = L::keeps_whole_across;
+
 /// Applies `of_group` to each group. For policies that lay out each group separately.
 std::vector<Layout> group_by_group(std::span<const TensorGroup> groups, int parts,
                                    Layout (*of_group)(std::span<const Shape> shapes, int parts));
@@ -153,8 +161,8 @@ std::vector<Layout> build_layouts(std::string_view name, const void* policy, Bui
 
 /// Returns the layouts of groups. Group i is divided over parts[i] ranks; if parts[i] is 0, its layout is empty. All
 /// groups with the same number of parts are passed to the policy in one call. Throws InputError with one sentence for a
-/// layout that does not assign each element of a tensor to one rank, has parts outside of their buffers, or misplaces
-/// tensors of an `aligned` group.
+/// layout that does not assign each element of a tensor to one rank, has parts outside of their buffers, cuts a block,
+/// or misplaces tensors of an `aligned` group.
 template <LayoutPolicy L>
 std::vector<Layout> build_layouts(const L& policy, std::span<const TensorGroup> groups, std::span<const int> parts) {
   const detail::Build build = [](const void* held, std::span<const TensorGroup> together, int ranks) {
@@ -170,7 +178,8 @@ Layout lay_out(std::span<const Shape> shapes);
 void cut_equally(Layout& layout, int parts);
 
 /// Divides the full buffer at the borders of a table: rank r stores elements [borders[r], borders[r + 1]). The first
-/// border is 0, the last is full_size. A rank's buffer is padded to a multiple of element_alignment.
+/// border is 0, the last is full_size. A rank's buffer is padded to a multiple of element_alignment. Throws LogicError
+/// for other borders, or for borders that descend.
 void cut_at(Layout& layout, std::span<const std::int64_t> borders);
 
 /// Cuts each tensor along its first axis into chunks of ceil(rows / ranks) rows; trailing ranks may have short or empty

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Layout policies that split no block (Blocks), no row (Rows) and no tensor (Owned), and a layout policy that is
-/// chosen at run time. All three choose an order of a group's tensors and a table of borders (cut_at). To place borders
-/// by hand, write a policy whose `build` calls lay_out and cut_at with your own.
+/// chosen at run time. All three choose a table of borders (cut_at), and Owned also the order of a group's tensors. To
+/// place borders by hand, write a policy whose `build` calls lay_out and cut_at with your own.
 #pragma once
 
 #include <concepts>
@@ -33,7 +33,7 @@ namespace fsdp::buffer {
 /// parts are not padded to a common size.
 struct Blocks {
   static constexpr std::string_view name = "blocks";
-  static constexpr bool keeps_tensors_whole = true;
+  static constexpr bool keeps_tensors_whole = true, keeps_whole_across = true;
   std::int64_t elements = 0;  ///< block of a tensor that states none; 0 for a row
 
   std::string text() const;  ///< the name, and `elements` unless they are 0

@@ -39,7 +39,7 @@ template <class Optimizer, class Sharding>
 consteval bool check_whole_tensors() {
   static_assert(!needs_whole_tensors<Optimizer> || tensors_whole<Sharding>,
                 "fsdp: this optimizer works on whole matrices, and the strategy cuts them over ranks; take a strategy "
-                "that keeps them whole: WithLayout<..., buffer::Owned> or buffer::Blocks of one whose optimizer is not "
+                "that keeps them whole: WithLayout<..., buffer::Blocks>, or buffer::Owned of one whose optimizer is not "
                 "sharded across groups, or Replicated");
   return true;
 }

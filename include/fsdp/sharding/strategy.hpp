@@ -254,7 +254,8 @@ StrategyCalls calls_of(const S& strategy) {
 template <class S>
 inline constexpr bool tensors_whole = std::is_same_v<typename S::AtRest, buffer::Replicate> ||
                                       (buffer::keeps_tensors_whole<typename S::Layout> &&
-                                       std::is_same_v<OptimizerPlacement<S>, buffer::Replicate>);
+                                       (buffer::keeps_whole_across<typename S::Layout> ||
+                                        std::is_same_v<OptimizerPlacement<S>, buffer::Replicate>));
 
 namespace detail {
 
