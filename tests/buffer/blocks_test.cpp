@@ -82,8 +82,7 @@ TEST(Blocks, AreNotCutAndElementsOfARankAreWithinTheBound) {
       const std::int64_t all = std::accumulate(held.begin(), held.end(), std::int64_t{0});
       EXPECT_LE(std::ranges::max(held) * ranks, all + (largest + 128) * ranks);
       for (std::size_t i = 0; i < held_across.size(); ++i)
-        EXPECT_LE(held_across[i] * replicas,
-                  held[i / static_cast<std::size_t>(replicas)] + (largest + 64) * replicas);
+        EXPECT_LE(held_across[i] * replicas, held[i / static_cast<std::size_t>(replicas)] + (largest + 64) * replicas);
     }
 }
 
@@ -113,6 +112,39 @@ TEST(Blocks, AreBalancedOverAllGroups) {
     EXPECT_EQ(layouts[0].local_sizes[rank] + layouts[1].local_sizes[rank], 4096) << rank;
 }
 
+TEST(CutToLevel, CountsBlocksFromTheTensorsFirstElementAndWithoutBlocksAnyElementIsABorder) {
+  Layout layout = lay_out(std::vector<Shape>{{8, 16}, {0}});
+  EXPECT_EQ(layout.cut_to_level(Counts{0, 7}, layout.whole(), 128), (Counts{0, 68, 128}));
+  layout.blocks = {48, 1};
+  EXPECT_EQ(layout.cut_to_level(Counts{0, 0, 0}, layout.whole(), 128), (Counts{0, 48, 96, 128}));
+  const std::vector<TensorRange> rest{{.tensor = 0, .begin = 16, .count = 112, .local = 0}};
+  EXPECT_EQ(layout.cut_to_level(Counts{0, 0}, rest, 112), (Counts{0, 32, 112}));  // element 48
+}
+
+/// The second tensor first, in a layout with blocks.
+struct Backward {
+  static constexpr std::string_view name = "backward";
+  std::int64_t border = 0;
+  std::vector<Layout> build(std::span<const TensorGroup>, int) const {
+    Layout layout{.shapes = {{4, 32}, {6, 32}}, .offsets = {192, 0}, .full_size = 320, .blocks = {32, 64}};
+    cut_at(layout, Counts{0, border, 320});
+    return {layout};
+  }
+};
+
+TEST(CutAcross, OfTensorsInAnyOrderAndOfBlocksThatBordersCut) {
+  const TensorGroup group{{{.shape = {4, 32}, .name = "a"}, {.shape = {6, 32}, .name = "b"}}};
+  const auto build = [&](std::int64_t border) {
+    return build_layouts(Backward{border}, std::span(&group, 1), std::vector{2});
+  };
+  std::vector<Layout> layouts = build(64);
+  EXPECT_EQ(layouts[0].ranges(1), (std::vector<TensorRange>{{1, 64, 128, 0}, {0, 0, 128, 128}}));
+  cut_across(layouts, std::vector{4});
+  EXPECT_EQ(layouts[0].across_of(1).counts, (Counts{64, 64, 64, 64}));
+  EXPECT_NO_THROW(build(224));
+  EXPECT_INPUT_ERROR(build(96), "has a border at element 96 of tensor 1 ('b'), inside of a block of 64 elements");
+}
+
 /// Borders that its user gives.
 struct ByHand {
   static constexpr std::string_view name = "by-hand";
@@ -132,8 +164,8 @@ TEST(CutAt, DividesTheFullBufferAtBordersGivenByHand) {
   const Layout layout = build({0, 30, 30, 320});
   EXPECT_EQ(layout.runs, (std::vector<buffer::Run>{{.full = 0, .local = 0, .counts = {30, 0, 290}}}));
   EXPECT_EQ(layout.local_sizes, (Counts{64, 0, 320}));
-  EXPECT_INPUT_ERROR(build({0, 60, 30, 320}), "layout by-hand: its layout of group 0 over 3 ranks gives rank 1 -30");
-  EXPECT_INPUT_ERROR(build({0, 60, 90, 200}), "gives element 200 of tensor 0 ('w') to no rank");
+  for (const Counts& borders : {Counts{}, {0, 60, 30, 320}, {0, 60, 90, 300}, {1, 60, 90, 320}})
+    EXPECT_THROW(build(borders), LogicError) << borders.size();
   EXPECT_INPUT_ERROR(build({0, 60, 320}), "has 2 local sizes");
 }
 

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include <tessera/fsdp/core/checked.hpp>
+#include <tessera/fsdp/core/error.hpp>
 
 namespace fsdp::buffer {
 
@@ -41,6 +42,7 @@ std::vector<TensorRange> Layout::ranges(int rank) const {
     const std::int64_t begin = run.begin(rank);
     add_within(held, all, begin, begin + run.counts[static_cast<std::size_t>(rank)], run.local);
   }
+  std::ranges::sort(held, {}, &TensorRange::local);
   return held;
 }
 
@@ -77,17 +79,21 @@ std::vector<std::int64_t> shares_of(std::int64_t elements, std::span<const std::
   return shares;
 }
 
-/// Returns the position nearest to `element` at which `blocks` allow a cut: a multiple of a block, or the first element
-/// of a range. 0 and `size` are such positions.
+/// Returns the position nearest to `element` at which `blocks` allow a cut: a multiple of a block, counted from the
+/// tensor's first element, or the first element of a range; without blocks, any. 0 and `size` are such positions.
 std::int64_t cut_near(std::int64_t element, std::span<const std::int64_t> blocks, std::span<const TensorRange> ranges,
                       std::int64_t size) {
+  if (blocks.empty()) return element;
   const auto after = std::ranges::upper_bound(ranges, element, {}, &TensorRange::local);
   const std::int64_t next = after == ranges.end() ? size : after->local;
   if (after == ranges.begin()) return 2 * element < next ? 0 : next;
   const TensorRange& range = *std::prev(after);
   const std::int64_t block = blocks[static_cast<std::size_t>(range.tensor)];
-  const std::int64_t last = (range.count - 1) / block, number = std::min((element - range.local) / block, last);
-  const std::int64_t begin = range.local + number * block, end = number == last ? next : begin + block;
+  const std::int64_t first = range.local - range.begin % block;  // where the range's first block begins
+  const std::int64_t last = (range.local + std::max<std::int64_t>(range.count - 1, 0) - first) / block;
+  const std::int64_t number = std::min((element - first) / block, last);
+  const std::int64_t begin = std::max(range.local, first + number * block);
+  const std::int64_t end = number == last ? next : first + (number + 1) * block;
   return element - begin <= end - element ? begin : end;
 }
 
@@ -130,8 +136,8 @@ void cut_across(std::span<Layout> layouts, std::span<const int> ranks) {
     held.resize(shards, std::vector<std::int64_t>(replicas));
     layout.across.assign(shards, {});
     for (std::size_t shard = 0; shard < shards; ++shard) {
-      const auto borders = layout.cut_to_level(held[shard], layout.ranges(static_cast<int>(shard)),
-                                               layout.local_sizes[shard]);
+      const auto borders =
+          layout.cut_to_level(held[shard], layout.ranges(static_cast<int>(shard)), layout.local_sizes[shard]);
       for (std::size_t replica = 0; replica < replicas; ++replica) {
         layout.across[shard].counts.push_back(borders[replica + 1] - borders[replica]);
         held[shard][replica] += layout.across[shard].counts.back();
@@ -168,6 +174,10 @@ void cut_equally(Layout& layout, int parts) {
 }
 
 void cut_at(Layout& layout, std::span<const std::int64_t> borders) {
+  require(
+      !borders.empty() && borders.front() == 0 && borders.back() == layout.full_size && std::ranges::is_sorted(borders),
+      "cut_at: the table of ", borders.size(), " borders does not ascend from 0 to ", layout.full_size,
+      ", the elements of the full buffer; give 0, the end of each rank's part, and ", layout.full_size, " last");
   Run run;
   layout.local_sizes.clear();
   for (std::size_t rank = 0; rank + 1 < borders.size(); ++rank) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The check of layouts that policies build.
 #include <algorithm>
+#include <iterator>
 #include <ostream>
 #include <set>
 #include <utility>
@@ -31,6 +32,7 @@ class LayoutCheck {
     check_sizes();
     check_runs();
     check_owners(tensors_in_order());
+    if (!layout_.blocks.empty()) check_blocks(tensors_in_order());
     check_alignment();
   }
 
@@ -131,6 +133,23 @@ class LayoutCheck {
         taken = run->local + count;
       }
     }
+  }
+
+  /// Checks that each rank's part of a tensor begins at a multiple of the tensor's block.
+  void check_blocks(const std::vector<std::size_t>& tensors) const {
+    for (const Run& run : layout_.runs)
+      for (std::int64_t border = run.full; const std::int64_t count : run.counts) {
+        const auto after = std::ranges::upper_bound(tensors, border, {}, [&](std::size_t i) { return begin_of(i); });
+        if (count > 0 && after != tensors.begin()) {
+          const std::size_t tensor = *std::prev(after);
+          const std::int64_t element = border - begin_of(tensor), block = layout_.blocks[tensor];
+          require<InputError>(border >= end_of(tensor) || element % block == 0, "layout ", name_,
+                              ": its layout of group ", number_, " over ", parts_, " ranks has a border at element ",
+                              element, " of ", named(tensor), ", inside of a block of ", block,
+                              " elements; place borders at multiples of the block, or leave Layout::blocks empty");
+        }
+        border += count;
+      }
   }
 
   /// Checks that the tensors of an `aligned` group have the offsets that it requires.
