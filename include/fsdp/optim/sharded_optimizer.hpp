@@ -37,10 +37,11 @@ namespace fsdp::optim {
 /// Gives a compile error for an optimizer that needs whole tensors with a strategy that cuts tensors.
 template <class Optimizer, class Sharding>
 consteval bool check_whole_tensors() {
-  static_assert(!needs_whole_tensors<Optimizer> || tensors_whole<Sharding>,
-                "fsdp: this optimizer works on whole matrices, and the strategy cuts them over ranks; take a strategy "
-                "that keeps them whole: WithLayout<..., buffer::Blocks>, or buffer::Owned of one whose optimizer is not "
-                "sharded across groups, or Replicated");
+  static_assert(
+      !needs_whole_tensors<Optimizer> || tensors_whole<Sharding>,
+      "fsdp: this optimizer works on whole matrices, and the strategy cuts them over ranks; take a strategy "
+      "that keeps them whole: WithLayout<..., buffer::Blocks>, or buffer::Owned of one whose optimizer is not "
+      "sharded across groups, or Replicated");
   return true;
 }
 
