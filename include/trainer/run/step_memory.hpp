@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The memory of a step: the dry run's request for it, how much a rank may use, budgets that are `auto`, advice for a step that does not fit.
+/// The memory of a step: the dry run's request for it, how much a rank may use, budgets that are `auto`, advice for a
+/// step that does not fit.
 #pragma once
 
 #include <cstdint>
