@@ -44,6 +44,7 @@ CONTRACTS = [  # (path, declaration, what the concept asks)
     (r"sharding/", r"static constexpr int mesh_axes =", "Axes of the mesh: 2 where ranks form groups, else 1."),
     (r"sharding/", r"static constexpr bool offloads_optimizer =", "Whether main weights and optimizer state live in host memory."),
     (r"buffer/", r"static constexpr bool keeps_tensors_whole =", "Whether no tensor is cut, as optimizers of whole matrices need."),
+    (r"buffer/", r"static constexpr bool keeps_whole_across =", "Whether no tensor is cut across groups of ranks either."),
     (r"precision/", r"using Compute =", "Type of weights and activations in forward and backward."),
     (r"precision/", r"using Main =", "Type of the optimizer's main weights."),
     (r"precision/", r"using Accumulate =", "Type of gradients, summed over tiles and micro-batches."),

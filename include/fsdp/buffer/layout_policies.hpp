@@ -33,7 +33,8 @@ namespace fsdp::buffer {
 /// parts are not padded to a common size.
 struct Blocks {
   static constexpr std::string_view name = "blocks";
-  static constexpr bool keeps_tensors_whole = true, keeps_whole_across = true;
+  static constexpr bool keeps_tensors_whole = true;
+  static constexpr bool keeps_whole_across = true;
   std::int64_t elements = 0;  ///< block of a tensor that states none; 0 for a row
 
   std::string text() const;  ///< the name, and `elements` unless they are 0

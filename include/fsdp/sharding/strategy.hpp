@@ -265,6 +265,7 @@ FSDP_HAS_MEMBER(Across)
 FSDP_HAS_MEMBER(offloads_optimizer)
 FSDP_HAS_MEMBER(layout)
 FSDP_HAS_MEMBER(keeps_tensors_whole)
+FSDP_HAS_MEMBER(keeps_whole_across)
 
 /// Checks that the optional members of a strategy and of its Layout have the required types.
 template <class S>
@@ -305,6 +306,9 @@ consteval bool check_optional_parts() {
     static_assert(
         !has_keeps_tensors_whole<Layout>() || requires { typename std::bool_constant<Layout::keeps_tensors_whole>; },
         "fsdp: a layout policy has a keeps_tensors_whole that is no static constexpr bool");
+    static_assert(
+        !has_keeps_whole_across<Layout>() || requires { typename std::bool_constant<Layout::keeps_whole_across>; },
+        "fsdp: a layout policy has a keeps_whole_across that is no static constexpr bool");
   }
   return true;
 }
