@@ -126,7 +126,11 @@ struct Backward {
   static constexpr std::string_view name = "backward";
   std::int64_t border = 0;
   std::vector<Layout> build(std::span<const TensorGroup>, int) const {
-    Layout layout{.shapes = {{4, 32}, {6, 32}}, .offsets = {192, 0}, .full_size = 320, .blocks = {32, 64}};
+    Layout layout;
+    layout.shapes = {{4, 32}, {6, 32}};
+    layout.offsets = {192, 0};
+    layout.full_size = 320;
+    layout.blocks = {32, 64};
     cut_at(layout, Counts{0, border, 320});
     return {layout};
   }

@@ -124,9 +124,12 @@ std::string strategies() {
                                                       : "replicated",
                                      std::to_string(mesh_axes_of<S>)});
     for_each<Layouts>([&]<class L>() {
-      row.push_back(policy_text(layout_of(S{})) == policy_text<L>() ? "yes, its own"
-                    : ShardingStrategy<WithLayout<S, L>>            ? "yes, WithLayout"
-                                                                    : "no");
+      if (policy_text(layout_of(S{})) == policy_text<L>())
+        row.push_back("yes, its own");
+      else if constexpr (sharding::MayHaveParts<S>)
+        row.push_back("yes, other_layout");
+      else
+        row.push_back(ShardingStrategy<WithLayout<S, L>> ? "yes, WithLayout" : "no");
     });
   });
   return table(rows);
