@@ -99,7 +99,7 @@ TEST(FloatWeights, AreAPartOfThePlan) {
   const RunResults found = run(mixed, with_floats("*norm*", options));
   ASSERT_EQ(found.parts.size(), 2u);
   const plan::PartPlan &narrow = found.parts[0], &wide = found.parts[1];
-  EXPECT_EQ(narrow.name + " " + wide.name, "fsdp2 fsdp2");
+  EXPECT_EQ(narrow.name + " " + wide.name, "all all");
   EXPECT_TRUE(narrow.dtype == DType::bf16 && wide.dtype == DType::f32);
   EXPECT_EQ(narrow.tensors, 23);
   EXPECT_EQ(wide.tensors, 7);

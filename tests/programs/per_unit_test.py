@@ -80,7 +80,7 @@ def test_float_weights_are_for_every_command_or_refused_by_name(program):
     ("--sharding-of embd=zero1", "^tessera: sharding: the pattern 'embd' matches no tensor; .*embed"),
     ("--sharding-of 'embed_tokens|lm_haed=zero1'", "'lm_haed' of the pattern 'embed_tokens.lm_haed' matches no tensor; .*lm_head"),
     ("--sharding-of '*norm*=zero1' --replicate model.norm.weight", "'model.norm.weight' of head is replicated .*--replicate.*'[*]norm[*]'"),
-    ("--optimizer muon --layout owned --sharding-of 'block?0=zero1'", "the strategy 'block.0=zero1' cuts .model.layers.0.*=owned in --sharding-of"),
+    ("--optimizer muon --layout owned --sharding-of 'block?0=zero1'", "the strategy 'block.0=zero1' cuts .model.layers.0.*=blocks in --sharding-of"),
     ("--sharding-of '*norm*=zero1' '*layers.1.*=zero2'", "matches both '.norm.' and '.layers.1..'; a tensor may match one"),
     ("--sharding-of '*=fsdp2:deferred:prefetch=2'", "sets prefetch=2, which is one for the whole module; set it in --sharding"),
     ("--sharding-of embed_tokens=", "is not a pattern and a strategy; write PATTERN=STRATEGY"),

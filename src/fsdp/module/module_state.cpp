@@ -40,6 +40,7 @@ std::optional<int> ModuleState::step_piece(int micro_batch) const {
 bool ModuleState::steps_class(int step_class) const { return class_trained_by(step_class, stepped_order_); }
 
 std::string ModuleState::text_of_part(std::size_t part) const {
+  if (parts().size() == 1) return "all";  // the text of an only strategy is not compiled
   std::string text;
   for (const StrategyPart& one : parts())
     if (one.same_as == part)
