@@ -126,7 +126,8 @@ TEST(ShardingOfUnits, RefusesWhatNoRunHas) {
            {"--sharding-of a=hybrid:2:full", "place optimizer state differently over groups of ranks"},
            {"--sharding hybrid:2:full --sharding-of a=hybrid:4:full", "place optimizer state differently"},
            {"--sharding hybrid:2 --sharding-of a=fsdp2:4", "form groups of"},
-           {"--sharding-of a=fsdp2:prefetch=2", "sets prefetch=2, which is one for the whole module; set it in --sharding"},
+           {"--sharding-of a=fsdp2:prefetch=2",
+            "sets prefetch=2, which is one for the whole module; set it in --sharding"},
            {"--sharding-of a=fsdp2:budget=auto", "sets budget=auto, which is one for the whole module"},
            {"--sharding-of a=zero2:pieces=2", "sets pieces=2, which is one for the whole module"}})
     EXPECT_INPUT_ERROR(strategy_of(flags), message);
