@@ -22,8 +22,8 @@ namespace fsdp {
 /// Throws LogicError: a weight of type `own` was read as `requested`. `name`: the weight's, empty if it is not known.
 [[noreturn]] void throw_weight_type(DType own, DType requested, std::string_view name = {});
 
-/// A view of a weight that is in T or in float; empty for an absent weight. It converts to a Tensor of its own type.
-/// The conversion to the other one throws LogicError; where both types are possible, use `with_view`.
+/// A view of a weight that is in T or in float; empty for an absent weight. It converts to a Tensor of the type that it
+/// has. The conversion to the other one throws LogicError; where both types are possible, use `with_view`.
 template <class T>
 class InEither {
  public:

@@ -25,8 +25,8 @@ std::vector<int> gathered_with(UnitLists units, const UnitOptions& options) {
     const bool block = unit != 0 && unit != last;
     const bool joins_blocks = block && (unit - 1) % static_cast<std::size_t>(options.blocks_per_unit) != 0;
     const bool joins_small = unit > 0 && sizes.back() < options.merge_below;
-    const bool alike = unit > 0 && units[unit].gathered && units[unit - 1].gathered;
-    if (!alike || !(joins_blocks || joins_small)) sizes.push_back(0);
+    const bool neighbours = unit > 0 && units[unit].gathered && units[unit - 1].gathered;
+    if (!neighbours || !(joins_blocks || joins_small)) sizes.push_back(0);
     first[unit] = static_cast<int>(sizes.size()) - 1;
     sizes.back() += elements_of(units[unit].parameters);
   }
