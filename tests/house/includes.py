@@ -32,7 +32,7 @@ SHARDING = ["core", "device", "comm", "comm/launch", "tiling", "precision", "buf
 
 NARROWER = {  # what places see of the layers below them, where that is not all
     "tiling": ["core"],
-    "precision": ["core"],
+    "precision": ["core", "device"],  # codecs enqueue operations
     "device/compute": ["core", "device"],
     "comm/launch": ["core", "device", "comm"],
     "nn": ["core", "device", "device/compute", "tiling", "precision"],  # modules know no ranks
