@@ -37,7 +37,7 @@ class Steps {
                                                 .main = memory_.template make<float>(parameter.shape),
                                                 .gradient = memory_.template make<float>(parameter.shape)});
       for (std::size_t state = 0; state < optimizer_.states(parameter).size(); ++state)
-        piece.states.push_back(memory_.template make<float>(parameter.shape));
+        piece.states.emplace_back(memory_.template make<float>(parameter.shape));
       if constexpr (!std::is_same_v<Compute, float>) piece.model = memory_.template make<Compute>(parameter.shape);
       elements_ += parameter.shape.numel();
       if constexpr (!Device::counts_only) {
@@ -66,7 +66,7 @@ class Steps {
   struct Piece {
     Parameter parameter;
     Tensor<float> main, gradient;
-    std::vector<Tensor<float>> states = {};
+    std::vector<optim::State> states = {};
     Tensor<Compute> model = {};
   };
 

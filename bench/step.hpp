@@ -308,7 +308,7 @@ class StepRun {
     std::int64_t bytes = 0;
     for (const auto& piece : module_.shards())
       if (piece.trainable)
-        bytes += piece.main.numel() * ((rounds_weights ? 14 : 12) + 8 * std::ssize(optimizer_.state_names(piece)));
+        bytes += piece.main.numel() * ((rounds_weights ? 14 : 12) + 8 * std::ssize(optimizer_.specs(piece)));
     return bytes;
   }
   StepWork work() const {

@@ -68,9 +68,9 @@ struct Lion {
   static constexpr fsdp::optim::Grain grain() { return fsdp::optim::Grain::elements; }
   static constexpr bool reads_decay = true;  ///< of a parameter, by decay_of
 
-  std::span<const std::string_view> states(const fsdp::Parameter&) const {
-    static constexpr std::array<std::string_view, 1> names = {"mean"};
-    return names;
+  std::span<const fsdp::optim::StateSpec> states(const fsdp::Parameter&) const {
+    static constexpr std::array<fsdp::optim::StateSpec, 1> all = {"mean"};
+    return all;
   }
 
   template <class Stream, class Compute>
@@ -82,7 +82,7 @@ struct Lion {
                                             .weight_decay = static_cast<float>(piece.parameter.decay_of(weight_decay)),
                                             .step = decision,
                                             .main = piece.main,
-                                            .mean = piece.states[0],
+                                            .mean = piece.states[0].template as<float>(),
                                             .gradient = piece.gradient,
                                             .model = piece.model});
   }

@@ -71,7 +71,7 @@ TEST(Checkpoint, RestoresBitIdenticalValuesAndTheDataPosition) {
       if (part == 0)
         checkpoint.read_weight(parameter.name, 2, 4, values.data());
       else
-        checkpoint.read_state(parameter.name, adamw_states[part - 1], 2, 4, values.data());
+        checkpoint.read_state(parameter.name, adamw_states[part - 1], 8, std::as_writable_bytes(std::span(values)));
       for (const auto& [i, value] : ranges::views::enumerate(values))
         EXPECT_EQ(value, value_at(part, p, 2 + static_cast<std::int64_t>(i)));
     }
@@ -184,23 +184,26 @@ std::string of_version_1(std::string trainer) {
 TEST(Checkpoint, AParameterThatWasFrozenStartsWithZeroOptimizerStates) {
   const TemporaryFolder folder;
   const Listing listing{.parameters = {{"a", {2}}, {"b", {3}}}, .config = "{}\n"};
-  Save save(folder.path(), 1, 1, listing, {.of = {{"a", {}}, {"b", adamw_states}}, .frozen = {"a"}});
+  const std::vector<StoredState> moments = {{"exp_avg"}, {"exp_avg_sq"}};
+  Save save(folder.path(), 1, 1, listing, {.of = {{"a", {}}, {"b", moments}}, .frozen = {"a"}});
   comm::Self<> ranks;
   checkpoint::save(save, ranks, {.step = 1}, [](Save& to) {
     to.write_weight(0, 0, std::array{1.0f, 2.0f});
     for (const int part : {0, 1, 2}) {
       const std::array values = {4.0f, 5.0f, 6.0f + static_cast<float>(part)};
-      part == 0 ? to.write_weight(1, 0, values) : to.write_state(1, static_cast<std::size_t>(part) - 1, 0, values);
+      part == 0 ? to.write_weight(1, 0, values)
+                : to.write_state(1, static_cast<std::size_t>(part) - 1, 0, std::as_bytes(std::span(values)));
     }
   });
   const Checkpoint opened = Checkpoint::open(folder.path(), [&](const std::filesystem::path&) { return listing; });
   EXPECT_EQ(SafetensorsFile(opened.path() / "optimizer.safetensors").tensors().size(), 2u);
-  EXPECT_NO_THROW(opened.check_same_optimizer({.of = {{"a", adamw_states}, {"b", adamw_states}}}));
-  EXPECT_INPUT_ERROR(opened.check_same_optimizer({.of = {{"b", {"third"}}}}), "has no state \"third\" of \"b\"");
+  EXPECT_NO_THROW(opened.check_same_optimizer({.of = {{"a", moments}, {"b", moments}}}));
+  EXPECT_INPUT_ERROR(opened.check_same_optimizer({.of = {{"b", {{"third"}}}}}), "has no state \"third\" of \"b\"");
   std::array<float, 3> values = {9, 9, 9};
-  opened.read_state("a", "exp_avg", 0, 2, values.data());
+  const auto bytes = std::as_writable_bytes(std::span(values));
+  opened.read_state("a", "exp_avg", 0, bytes.first(8));
   EXPECT_EQ(values, (std::array<float, 3>{0, 0, 9}));
-  opened.read_state("b", "exp_avg_sq", 0, 3, values.data());
+  opened.read_state("b", "exp_avg_sq", 0, bytes);
   EXPECT_EQ(values, (std::array<float, 3>{4, 5, 8}));
 }
 

@@ -153,7 +153,7 @@ void read_all_of(const std::filesystem::path& step) {
     std::vector<float> values(static_cast<std::size_t>(elements_of(parameter.shape)));
     checkpoint.read_weight(parameter.name, 0, std::ssize(values), values.data());
     for (const std::string& state : test::adamw_states)
-      checkpoint.read_state(parameter.name, state, 0, std::ssize(values), values.data());
+      checkpoint.read_state(parameter.name, state, 0, std::as_writable_bytes(std::span(values)));
   }
 }
 

@@ -228,7 +228,7 @@ TEST_F(CudaHost_sharded, FindsNonFiniteStatesAndCopiesNoFiniteOnes) {
     const int before = machine().calls()["cudaMemcpyAsync"];
     train::require_finite(sharded.module(), sharded.optimizer());
     EXPECT_EQ(machine().calls()["cudaMemcpyAsync"] - before, 1) << "the verdict";
-    const Tensor<float> state = sharded.optimizer().states(1)[1];
+    const Tensor<float> state = sharded.optimizer().states(1)[1].template as<float>();
     const float infinite = INFINITY;
     device::move<Cuda>(sharded.stream(), &infinite, state.data() + 7, 1);
     try {

@@ -24,7 +24,7 @@ struct HandMade {
 
   static constexpr std::string_view name() { return "hand-made"; }
   static constexpr optim::Grain grain() { return optim::Grain::elements; }
-  std::span<const std::string_view> states(const Parameter& parameter) const { return adamw.states(parameter); }
+  std::span<const optim::StateSpec> states(const Parameter& parameter) const { return adamw.states(parameter); }
 
   template <class Stream, class Compute>
   void update(Stream& stream, const optim::Update<Compute>& piece, Tensor<const device::StepDecision> decision) const {

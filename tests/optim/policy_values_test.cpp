@@ -73,11 +73,11 @@ TEST(PolicyValues, InvalidStrategyParametersAndLentMemoryAreRefused) {
 
 TEST(PolicyValues, OptimizerStatesMustHaveDistinctNames) {
   const Parameter parameter{.name = "w", .shape = {3}};
-  const auto require = [&](std::vector<std::string_view> names) {
-    optim::require_state_names("mine", parameter, names);
+  const auto require = [&](std::vector<optim::StateSpec> states) {
+    optim::require_state_names("mine", parameter, states);
   };
   EXPECT_NO_THROW(require({"m", "v"}));
-  const auto said = [&](std::vector<std::string_view> names) { return test::input_error_of([&] { require(names); }); };
+  const auto said = [&](std::vector<optim::StateSpec> states) { return test::input_error_of([&] { require(states); }); };
   EXPECT_TRUE(said({"m", "m"}).starts_with("the optimizer mine gives state 0 of 'w' the name 'm'; checkpoints"));
   EXPECT_TRUE(said({"m", ""}).starts_with("the optimizer mine gives state 1 of 'w' the name ''; checkpoints"));
 }

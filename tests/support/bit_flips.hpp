@@ -42,7 +42,7 @@ class BitFlips {
       if (flip_->what == Flip::What::model)
         return with_view(piece.model, [&](const auto& model) { flip(model.data(), model.numel()); });
       if (flip_->what == Flip::What::state && !optimizer_.states(i).empty())
-        return flip(optimizer_.states(i).front().data(), piece.count());
+        return flip(optimizer_.states(i).front().bytes().data(), optimizer_.states(i).front().bytes().numel());
     }
   }
 

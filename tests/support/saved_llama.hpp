@@ -43,7 +43,8 @@ inline const std::vector<std::string> adamw_states = {"exp_avg", "exp_avg_sq"};
 inline OptimizerStates states_for(const LlamaConfig& config, const std::string& optimizer = "adamw",
                                   const std::vector<std::string>& names = adamw_states) {
   OptimizerStates states{.optimizer = optimizer};
-  for (const NamedShape& parameter : test::listing_of(config).parameters) states.of[parameter.name] = names;
+  for (const NamedShape& parameter : test::listing_of(config).parameters)
+    for (const std::string& name : names) states.of[parameter.name].push_back({name});
   return states;
 }
 
@@ -64,7 +65,7 @@ inline void write_share(Save& checkpoint, std::int64_t rank, std::int64_t ranks)
       if (part == 0)
         checkpoint.write_weight(p, begin, values);
       else
-        checkpoint.write_state(p, part - 1, begin, values);
+        checkpoint.write_state(p, part - 1, 4 * begin, std::as_bytes(std::span(values)));
     }
   }
 }

@@ -89,13 +89,13 @@ Values collect_states(ModuleMemory<Types>& module, const std::vector<Parameter>&
   for (const Parameter& parameter : parameters) most = std::max(most, optimizer.states(parameter).size());
   for (std::size_t state = 0; state < most; ++state) {
     const Values found = collect(
-        module, parameters, [&](std::size_t piece) { return held.states(piece)[state]; },
+        module, parameters, [&](std::size_t piece) { return held.states(piece)[state].template as<float>(); },
         [&](const Parameter& parameter, bool trainable) {
           return trainable && optimizer.states(parameter).size() > state;
         });
     for (const Parameter& parameter : parameters)
-      if (const auto names = optimizer.states(parameter); names.size() > state)
-        add_state(states, parameter.name, names[state], found);
+      if (const auto specs = optimizer.states(parameter); specs.size() > state)
+        add_state(states, parameter.name, specs[state].name, found);
   }
   return states;
 }

@@ -9,6 +9,7 @@
 /// of ranks. Not here: which rank owns which range; the trainer passes it in.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -25,6 +26,8 @@
 #include <tessera/fsdp/checkpoint/listing.hpp>
 #include <tessera/fsdp/checkpoint/safetensors.hpp>
 #include <tessera/fsdp/checkpoint/weight_files.hpp>
+#include <tessera/fsdp/optim/state.hpp>
+#include <tessera/fsdp/precision/codec.hpp>
 #include <tessera/fsdp/precision/policies.hpp>
 
 namespace fsdp::checkpoint {
@@ -90,11 +93,17 @@ struct TrainerState {
   friend bool operator==(const TrainerState&, const TrainerState&) = default;
 };
 
-/// The names of the optimizer states of each parameter. A state has element type float and its parameter's shape.
+/// Name and format of a state of a parameter.
+struct StoredState {
+  std::string name = {};
+  const optim::StateFormat* format = &optim::state_format<Plain<float>>;
+};
+
+/// The optimizer states of each parameter.
 struct OptimizerStates {
   std::string optimizer = "adamw";  ///< the optimizer's name
-  /// Names of the states by parameter, in the optimizer's order.
-  std::map<std::string, std::vector<std::string>, std::less<>> of = {};
+  /// States by parameter, in the optimizer's order.
+  std::map<std::string, std::vector<StoredState>, std::less<>> of = {};
   /// Parameters without states; a later run may train them, starting from states of zero.
   std::set<std::string> frozen = {};
 };
@@ -117,8 +126,9 @@ class Save {
   void join();    ///< on the other ranks, after `create`: opens the files
   /// Writes elements [begin, begin + values.size()) of a parameter.
   void write_weight(std::size_t parameter, std::int64_t begin, std::span<const float> values);
-  /// The same for a state of the parameter. `state`: its index in the order of OptimizerStates.
-  void write_state(std::size_t parameter, std::size_t state, std::int64_t begin, std::span<const float> values);
+  /// Writes bytes of a state of the parameter, from byte `first` of the whole state on. `state`: its index in the order
+  /// of OptimizerStates.
+  void write_state(std::size_t parameter, std::size_t state, std::int64_t first, std::span<const std::byte> bytes);
   /// On every rank, after its writes: syncs the files to disk and closes them. Returns this rank's shares of the files'
   /// checksums as binary data for `commit`.
   std::string sync();
@@ -214,20 +224,22 @@ class Checkpoint {
   void check_same_model(const Listing& model) const;
 
   /// Throws InputError if another optimizer wrote the checkpoint, or if it lacks a state of a parameter that was not
-  /// frozen.
+  /// frozen or has it in another format.
   void check_same_optimizer(const OptimizerStates& states) const;
 
   /// Reads elements [begin, begin + count) of a parameter, bit-identical to the written values.
   void read_weight(const std::string& name, std::int64_t begin, std::int64_t count, float* out) const;
-  /// The same for a state of the parameter; zeros if the parameter was frozen.
-  void read_state(const std::string& name, std::string_view state, std::int64_t begin, std::int64_t count,
-                  float* out) const;
+  /// Reads bytes of a state of the parameter, from byte `first` of the whole state on; zeros if the parameter was
+  /// frozen.
+  void read_state(const std::string& name, std::string_view state, std::int64_t first, std::span<std::byte> out) const;
 
  private:
   bool was_frozen(const std::string& parameter) const {
     const auto found = contents_.optimizer.metadata().find(parameter);
     return found != contents_.optimizer.metadata().end() && found->second == "frozen";
   }
+
+  void require_format(const TensorInfo& stored, const StoredState& state) const;
 
   Checkpoint(std::filesystem::path path, Contents contents) : path_(std::move(path)), contents_(std::move(contents)) {}
 

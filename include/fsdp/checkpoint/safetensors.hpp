@@ -5,6 +5,7 @@
 /// (tessera/fsdp/checkpoint/weight_files.hpp), which tensors a model needs (tessera/fsdp/model_files/model_files.hpp).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <map>
@@ -86,6 +87,8 @@ class SafetensorsFile {
   /// Without checksums, only the bytes of these elements are read; with checksums, all chunks that contain them.
   template <class T>
   void read_range(const TensorInfo& tensor, std::int64_t begin, std::int64_t count, T* out) const;
+  /// Reads `out.size()` bytes of a tensor as they are stored, from byte `first` of the tensor on.
+  void read_bytes(const TensorInfo& tensor, std::int64_t first, std::span<std::byte> out) const;
 
  private:
   std::filesystem::path path_;
@@ -101,12 +104,11 @@ class SafetensorsFile {
 std::optional<std::string> not_finite_in(const SafetensorsFile& file, std::string_view tensor, std::int64_t begin,
                                          std::span<const float> values);
 
-/// The layout of a file whose tensors have the same element type. A pure function of the tensors, so that every rank
-/// computes the same plan.
+/// The layout of a file. A pure function of the tensors, so that every rank computes the same plan.
 struct FilePlan {
-  DType dtype = DType::f32;              ///< f32, bf16 or f16
   std::string header = {};               ///< the 8 bytes of the length and the JSON, padded to a multiple of 8
   std::vector<NamedShape> tensors = {};  ///< tensors in the order in which they were given
+  std::vector<DType> dtypes = {};        ///< their element types: f32, bf16, f16, or u8 for bytes
   std::vector<std::int64_t> offsets =
       {};  ///< position of tensors[i] from the file's start; in the file, tensors are sorted by name
   std::int64_t file_bytes = 0;
@@ -115,6 +117,9 @@ struct FilePlan {
 /// Plans the layout of a file. Throws InputError for a repeated or invalid name.
 FilePlan plan_file(std::vector<NamedShape> tensors, const std::map<std::string, std::string>& metadata = {},
                    DType dtype = DType::f32);
+/// The same for tensors of different element types, in the order of the tensors.
+FilePlan plan_file(std::vector<NamedShape> tensors, const std::map<std::string, std::string>& metadata,
+                   std::vector<DType> dtypes);
 
 /// A file that several ranks write together. One rank calls `create`; after that the others call `join`.
 class SharedFile {
@@ -127,9 +132,11 @@ class SharedFile {
 
   const FilePlan& plan() const { return plan_; }  ///< layout of the file
 
-  /// Writes elements [begin, begin + values.size()) of plan().tensors[tensor], rounded to the plan's type. Throws
+  /// Writes elements [begin, begin + values.size()) of plan().tensors[tensor], rounded to the tensor's type. Throws
   /// InputError if rounding turns a finite number into infinity.
   void write_range(std::size_t tensor, std::int64_t begin, std::span<const float> values) const;
+  /// Writes bytes as they are, from byte `first` of plan().tensors[tensor] on.
+  void write_bytes(std::size_t tensor, std::int64_t first, std::span<const std::byte> bytes) const;
   void finish();  ///< syncs the bytes that this rank wrote to disk and closes the file
   const std::filesystem::path& path() const { return path_; }  ///< path that was created or opened
   const WrittenSums& sums() const { return *sums_; }           ///< checksums of the bytes that this rank wrote

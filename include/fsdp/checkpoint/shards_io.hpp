@@ -26,6 +26,8 @@
 #include <tessera/fsdp/module/host_weights.hpp>
 #include <tessera/fsdp/module/sharded_module.hpp>
 #include <tessera/fsdp/optim/sharded_optimizer.hpp>
+#include <tessera/fsdp/optim/state.hpp>
+#include <tessera/fsdp/precision/codec.hpp>
 
 namespace fsdp::train {
 
@@ -74,6 +76,12 @@ class LargestOnDevice {
     }
     return true;
   }
+  /// The same for a state. Returns false also for a format that this device does not decode.
+  bool look(const optim::State& state) {
+    if (state.format().type == DType::f32) return look(state.as<float>());
+    if (state.format().type == DType::bf16) return look(state.as<bf16>());
+    return look_coded(state, Dynamic8<256>()) || look_coded(state, Dynamic8<256, true>());
+  }
   /// Waits for the device and returns whether all checked values are finite.
   bool finite() const {
     device::OnHost<Device, const std::int64_t> host(stream_, largest_);
@@ -105,6 +113,19 @@ class LargestOnDevice {
     return copy;
   }
 
+  template <class Codec>
+  bool look_coded(const optim::State& state, const Codec& codec) {
+    const std::int64_t part = std::min(at_once_, widened_.numel()) / codec.block * codec.block;
+    if (state.format() != optim::state_format<Codec> || (part == 0 && state.numel() > 0)) return false;
+    for (std::int64_t begin = 0; begin < state.numel(); begin += part) {
+      const std::int64_t count = std::min(part, state.numel() - begin);
+      const Tensor<float> values(widened_.data(), {count});
+      codec.decode(stream_, Tensor<const std::byte>(state.part(begin, {count}).bytes()), values);
+      enqueue(values);
+    }
+    return true;
+  }
+
   Stream& stream_;
   typename Device::Arena::Frame frame_;
   std::int64_t at_once_ = 0;
@@ -112,22 +133,28 @@ class LargestOnDevice {
   Tensor<float> widened_;         // [elements of one piece of a tensor that is not float]
 };
 
-/// Calls f(shard, state, values, begin) for the weights (state -1) and then the states of each shard that this rank
-/// owns, in order. `values`, a std::span<const float>, start at element `begin` of the whole tensor.
-template <class Stack, class Optimizer, class F>
+template <class T>
+std::span<T> span_of(const Tensor<T>& values) {
+  return {values.data(), static_cast<std::size_t>(values.numel())};
+}
+
+/// Calls weights(shard, values, begin) for the weights and state(shard, index, state, bytes) for the states of each
+/// shard that this rank owns, in order. `values`, a std::span<const float>, start at element `begin` of the whole
+/// tensor; `bytes` are the state's in host memory.
+template <class Stack, class Optimizer, class Weights, class States>
 void for_each_owned_on_host(ShardedModule<Stack>& module, const optim::ShardedOptimizer<Stack, Optimizer>& optimizer,
-                            const F& f) {
+                            const Weights& weights, const States& states) {
   for (std::size_t i = 0; i < module.shards().size(); ++i) {
     const auto& shard = module.shards()[i];
     if (!shard.owned) continue;
-    const auto call = [&](int state, Tensor<const float> values, std::int64_t begin) {
-      f(shard, state, std::span(values.data(), static_cast<std::size_t>(values.numel())), begin);
-    };
-    with_host_weights(module, shard, Access::read,
-                      [&](Tensor<const float> values, std::int64_t begin) { call(-1, values, begin); });
-    int state = 0;
-    for (const Tensor<float>& values : optimizer.states(i))
-      call(state++, device::OnHost<MainSpace<Stack>, const float>(module.stream(), values).values(), shard.begin);
+    with_host_weights(module, shard, Access::read, [&](Tensor<const float> values, std::int64_t begin) {
+      weights(shard, span_of(values), begin);
+    });
+    std::size_t index = 0;
+    for (const optim::State& state : optimizer.states(i)) {
+      device::OnHost<MainSpace<Stack>, const std::byte> host(module.stream(), state.bytes());
+      states(shard, index++, state, host.values());
+    }
   }
 }
 
@@ -149,7 +176,7 @@ bool finite_on_device(ShardedModule<Stack>& module, const optim::ShardedOptimize
     else
       with_view(shard.model, [&](const auto& model) { seen = largest.look(model); });
     if (!seen) return false;
-    for (const Tensor<float>& state : optimizer.states(i))
+    for (const optim::State& state : optimizer.states(i))
       if (!largest.look(state)) return false;
   }
   return largest.finite();
@@ -161,21 +188,28 @@ template <class Stack, class Optimizer>
 void require_finite(ShardedModule<Stack>& module, const optim::ShardedOptimizer<Stack, Optimizer>& optimizer) {
   if constexpr (device_looks<Stack>)
     if (finite_on_device(module, optimizer)) return;
+  const auto require_values = [](std::string_view what, const auto& shard, std::span<const float> values,
+                                 std::int64_t begin) {
+    const std::int64_t bad = first_not_finite(values);
+    if (bad >= 0)
+      throw DivergedError(message(what, " ", shard.parameter->name, "[", begin + bad,
+                                  "] is not finite; lower the learning rate, or look at the last steps' data"));
+  };
   detail::for_each_owned_on_host(
-      module, optimizer, [&](const auto& shard, int state, std::span<const float> values, std::int64_t begin) {
-        const std::int64_t bad = first_not_finite(values);
-        if (bad < 0) return;
-        throw DivergedError(
-            message(state < 0 ? "weight" : optimizer.state_names(shard)[static_cast<std::size_t>(state)], " ",
-                    shard.parameter->name, "[", begin + bad,
-                    "] is not finite; lower the learning rate, or look at the last steps' data"));
+      module, optimizer,
+      [&](const auto& shard, std::span<const float> values, std::int64_t begin) {
+        require_values("weight", shard, values, begin);
+      },
+      [&](const auto& shard, std::size_t index, const optim::State& state, Tensor<const std::byte> bytes) {
+        const std::vector<float> values = optim::decoded(state.format(), bytes, state.numel());
+        require_values(optimizer.specs(shard)[index].name, shard, values, shard.begin);
       });
 }
 
-/// Returns the names of the optimizer states of each parameter of all groups. `name`: the name of the optimizer;
-/// `states`: returns the state names for a parameter.
+/// Returns the optimizer states of each parameter of all groups. `name`: the name of the optimizer; `states`: returns
+/// the states of a parameter.
 checkpoint::OptimizerStates states_of(GroupList groups, std::string_view name,
-                                      FunctionRef<std::span<const std::string_view>(const Parameter&)> states);
+                                      FunctionRef<std::span<const optim::StateSpec>(const Parameter&)> states);
 
 /// The same for a module and an optimizer. Frozen parameters have no states. They are listed as frozen, unless the
 /// model has adapters, whose base is never trained.
@@ -183,15 +217,15 @@ template <class Stack, class Optimizer>
 checkpoint::OptimizerStates states_of(const ShardedModule<Stack>& module, const Optimizer& optimizer) {
   return states_of(
       module.group_list(), optimizer.name(),
-      [&](const Parameter& parameter) -> std::span<const std::string_view> { return optimizer.states(parameter); });
+      [&](const Parameter& parameter) -> std::span<const optim::StateSpec> { return optimizer.states(parameter); });
 }
 
 /// Calls read(begin, values) for consecutive ranges of elements [begin, begin + count). The values are discarded, so
 /// that file errors are found before a tensor changes.
-template <class Read>
+template <class T = float, class Read>
 void read_and_discard(std::int64_t begin, std::int64_t count, Read read) {
   constexpr std::int64_t part = 1 << 20;
-  std::vector<float> values(static_cast<std::size_t>(std::min(part, count)));
+  std::vector<T> values(static_cast<std::size_t>(std::min(part, count)));
   for (std::int64_t done = 0; done < count; done += part)
     read(begin + done, std::span(values).first(static_cast<std::size_t>(std::min(part, count - done))));
 }
@@ -204,9 +238,13 @@ void verify_shards(const ShardedModule<Stack>& module, const optim::ShardedOptim
     const std::string& name = shard.parameter->name;
     read_and_discard(shard.begin, shard.count(), [&](std::int64_t begin, std::span<float> values) {
       from.read_weight(name, begin, std::ssize(values), values.data());
-      for (const std::string_view state : optimizer.state_names(shard))
-        from.read_state(name, state, begin, std::ssize(values), values.data());
     });
+    for (const optim::StateSpec& state : optimizer.specs(shard)) {
+      const std::int64_t first = state.format->bytes(shard.begin), bytes = state.format->bytes(shard.count());
+      read_and_discard<std::byte>(first, bytes, [&](std::int64_t begin, std::span<std::byte> part) {
+        from.read_state(name, state.name, begin, part);
+      });
+    }
   }
 }
 
@@ -214,9 +252,9 @@ void verify_shards(const ShardedModule<Stack>& module, const optim::ShardedOptim
 template <class Stack, class Optimizer>
 void clear_states(ShardedModule<Stack>& module, const optim::ShardedOptimizer<Stack, Optimizer>& optimizer) {
   for (std::size_t i = 0; i < module.shards().size(); ++i)
-    for (const Tensor<float>& state : optimizer.states(i)) {
-      device::OnHost<MainSpace<Stack>, float> host(module.stream(), state, device::Fetch::nothing);
-      std::fill_n(host.values().data(), host.values().numel(), 0.0f);
+    for (const optim::State& state : optimizer.states(i)) {
+      device::OnHost<MainSpace<Stack>, std::byte> host(module.stream(), state.bytes(), device::Fetch::nothing);
+      std::ranges::fill(detail::span_of(host.values()), std::byte{0});
       host.write_back();
     }
 }
@@ -232,11 +270,11 @@ void read_shards(ShardedModule<Stack>& module, const optim::ShardedOptimizer<Sta
     with_host_weights(module, shard, Access::replace, [&](Tensor<float> values, std::int64_t begin) {
       from.read_weight(name, begin, values.numel(), values.data());
     });
-    const auto names = optimizer.state_names(shard);
-    const std::span<const Tensor<float>> states = optimizer.states(i);
+    const auto specs = optimizer.specs(shard);
+    const std::span<const optim::State> states = optimizer.states(i);
     for (std::size_t state = 0; state < states.size(); ++state) {
-      device::OnHost<MainSpace<Stack>, float> host(module.stream(), states[state], device::Fetch::nothing);
-      from.read_state(name, names[state], shard.begin, states[state].numel(), host.values().data());
+      device::OnHost<MainSpace<Stack>, std::byte> host(module.stream(), states[state].bytes(), device::Fetch::nothing);
+      from.read_state(name, specs[state].name, specs[state].format->bytes(shard.begin), detail::span_of(host.values()));
       host.write_back();
     }
   }
@@ -267,14 +305,15 @@ void restore(ShardedModule<Stack>& module, optim::ShardedOptimizer<Stack, Optimi
 template <class Stack, class Optimizer>
 void write_shards(ShardedModule<Stack>& module, const optim::ShardedOptimizer<Stack, Optimizer>& optimizer,
                   checkpoint::Save& save) {
-  detail::for_each_owned_on_host(module, optimizer,
-                                 [&](const auto& shard, int state, std::span<const float> values, std::int64_t begin) {
-                                   const std::size_t parameter = save.place_of(shard.parameter->name);
-                                   if (state < 0)
-                                     save.write_weight(parameter, begin, values);
-                                   else
-                                     save.write_state(parameter, static_cast<std::size_t>(state), begin, values);
-                                 });
+  detail::for_each_owned_on_host(
+      module, optimizer,
+      [&](const auto& shard, std::span<const float> values, std::int64_t begin) {
+        save.write_weight(save.place_of(shard.parameter->name), begin, values);
+      },
+      [&](const auto& shard, std::size_t index, const optim::State& state, Tensor<const std::byte> bytes) {
+        save.write_state(save.place_of(shard.parameter->name), index, state.format().bytes(shard.begin),
+                         detail::span_of(bytes));
+      });
 }
 
 }  // namespace fsdp::train

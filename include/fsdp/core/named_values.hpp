@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -15,24 +16,37 @@
 
 namespace fsdp {
 
+/// A reference to a value of an enum whose values have names, from 0.
+struct NamedChoice {
+  std::uint8_t* index;
+  std::span<const std::string_view> names;
+};
+
 /// A pointer to a value, with its name and help text in flags and metrics.
 struct NamedValue {
   std::string name, help;
-  std::variant<std::int64_t*, double*, bool*, std::string*> value;
+  std::variant<std::int64_t*, double*, bool*, std::string*, NamedChoice> value;
 };
 
-/// The visitor that collects values; `visit` calls it with (name, value, help).
+/// The visitor that collects values; `visit` calls it with (name, value, help). An enum is a value too, if its values
+/// have names: `std::span<const std::string_view> value_names(Enum)`, found by its namespace.
 struct ValueList {
   std::vector<NamedValue> list;
 
   /// Adds a value.
   template <class T>
   void operator()(std::string_view name, T& value, std::string_view help) {
+    constexpr bool is_choice = requires { value_names(value); };
     static_assert(
-        std::is_constructible_v<decltype(NamedValue::value), T*>,
+        is_choice || std::is_constructible_v<decltype(NamedValue::value), T*>,
         "fsdp: a model's config visits a value that is no std::int64_t, double, bool or std::string; flags and "
         "metrics know these four, so change its type or leave it out of visit");
-    add({std::string(name), std::string(help), &value});
+    if constexpr (is_choice) {
+      static_assert(std::is_same_v<std::underlying_type_t<T>, std::uint8_t>, "fsdp: give the enum std::uint8_t");
+      add({std::string(name), std::string(help), NamedChoice{reinterpret_cast<std::uint8_t*>(&value), value_names(value)}});
+    } else {
+      add({std::string(name), std::string(help), &value});
+    }
   }
 
   void add(NamedValue value);  ///< adds a value
@@ -67,6 +81,8 @@ using ConfigValues = std::vector<ConfigValue>;
 /// Returns a value as text: "96", "1e-05", "true".
 std::string text_of(const ConfigValue& value);
 
+/// Returns a copy of a value; of an enum its name.
+ConfigValue copy_of(const NamedValue& value);
 /// Returns copies of all values, in the same order.
 ConfigValues copies_of(const NamedValues& values);
 

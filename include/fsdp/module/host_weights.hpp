@@ -127,12 +127,13 @@ std::uint64_t hash_of(std::uint64_t hash, Tensor<T> values) {
 }
 
 /// Throws InputError on all ranks unless they wrote the same values; compares the hashes `written`.
-inline void require_same_writes(const comm::Ranks& ranks, std::uint64_t written, const std::string& group) {
+inline void require_same_writes(const comm::Ranks& ranks, std::uint64_t written, const std::string& group,
+                                std::string_view call = "with_full_parameters") {
   std::vector<std::uint64_t> all(static_cast<std::size_t>(ranks.size()));
   ranks.gather_bytes(std::as_bytes(std::span(&written, 1)), std::as_writable_bytes(std::span(all)),
                      {"written weights"});
   for (std::size_t rank = 0; rank < all.size(); ++rank)
-    require<InputError>(all[rank] == all[0], "with_full_parameters: rank ", rank, " wrote other values of ", group,
+    require<InputError>(all[rank] == all[0], call, ": rank ", rank, " wrote other values of ", group,
                         " than rank 0; each rank keeps its own part, so all must write the same");
 }
 
@@ -231,10 +232,15 @@ void with_full_parameters(ShardedModule<Stack>& module, const std::vector<std::s
 }
 
 /// Calls f(parameter, tensor) on every rank with the whole tensor, in host memory, of each trained parameter whose name
-/// matches one of `names`. `values(i)` returns this rank's values for shard i, which are in memory space `Space`. One
-/// parameter is collected at a time, in memory that is not part of the plan. Collective.
-template <class Space, class Stack, class Values, class F>
-void with_full_values(ShardedModule<Stack>& module, const std::vector<std::string>& names, Values values, F f) {
+/// matches one of `names`. `read(i, values)` copies this rank's values of shard i to host memory. Unless `access` is
+/// Access::read, `write(i, values)` then takes this rank's part of the tensor, also of replicas; throws InputError on
+/// all ranks if they wrote different values. With a `source`, all ranks take the values that this rank wrote. One
+/// parameter is collected at a time, in memory that is not part of the plan. Collective. `call`: the function, for
+/// messages.
+template <class Stack, class F, WeightAccess As>
+void with_full_values(ShardedModule<Stack>& module, std::string_view call, const std::vector<std::string>& names,
+                      FunctionRef<void(std::size_t, Tensor<float>)> read,
+                      FunctionRef<void(std::size_t, Tensor<const float>)> write, F f, As access, int source) {
   auto& communicator = module.communicator();
   const auto ranks = static_cast<std::size_t>(communicator.size());
   const std::vector<bool> wanted = detail::groups_with(module, names);
@@ -256,8 +262,7 @@ void with_full_values(ShardedModule<Stack>& module, const std::vector<std::strin
         if (next < mine.size()) {
           const auto& shard = module.shards()[mine[next]];
           own = {shard.begin, shard.count()};
-          device::OnHost<Space, const float> host(module.stream(), values(mine[next]));
-          std::copy_n(host.values().data(), own[1], whole.data() + own[0]);
+          read(mine[next], {whole.data() + own[0], {own[1]}});
         }
         comm::gather_bytes(communicator, std::as_bytes(std::span(own)), std::as_writable_bytes(std::span(ranges)),
                            {"parts of a tensor"});
@@ -269,19 +274,43 @@ void with_full_values(ShardedModule<Stack>& module, const std::vector<std::strin
           comm::broadcast(communicator, std::as_writable_bytes(part), static_cast<int>(rank), {"parts of a tensor"});
         }
       }
-      f(parameter, Tensor<const float>(whole.data(), parameter.shape));
+      const Tensor<float> all(whole.data(), parameter.shape);
+      f(parameter, Tensor<Accessed<As, float>>(all));
+      if (access == Access::read) continue;
+      if (source == every_rank)
+        detail::require_same_writes(communicator, detail::hash_of(hash_seed, all), parameter.name, call);
+      else
+        comm::broadcast(communicator, std::as_writable_bytes(std::span(whole)), source, {"written values"});
+      for (std::size_t i = 0; const auto& shard : module.shards()) {
+        if (shard.parameter == &parameter && shard.count() > 0)
+          write(i, {whole.data() + shard.begin, {shard.count()}});
+        ++i;
+      }
     }
   }
 }
 
-/// The same for gradients at rest: reduced over ranks, and scaled by the loss scale if there is one. Call it between a
-/// training pass and the step. Throws LogicError if no training pass was finished since the last step.
-template <class Stack, class F>
-void with_full_gradients(ShardedModule<Stack>& module, const std::vector<std::string>& names, F f) {
+/// Calls f(parameter, tensor) with whole gradients at rest: reduced over ranks, and scaled by the loss scale if there is
+/// one; see with_full_values. Call it between a training pass and the step. Throws LogicError if no training pass was
+/// finished since the last step.
+template <class Stack, class F, WeightAccess As = Access::Constant<AccessKind::read>>
+void with_full_gradients(ShardedModule<Stack>& module, const std::vector<std::string>& names, F f, As access = {},
+                         int source = every_rank) {
+  using Device = typename Stack::Device;
   require(module.progress().state == PassProgress::State::idle && module.progress().has_gradients,
           "with_full_gradients: no training pass was finished since the last step");
-  const auto part = [&](std::size_t i) -> Tensor<const float> { return module.shards()[i].gradient; };
-  with_full_values<typename Stack::Device>(module, names, part, f);
+  const auto read = [&](std::size_t i, Tensor<float> values) {
+    device::OnHost<Device, const float> host(module.stream(), module.shards()[i].gradient);
+    std::copy_n(host.values().data(), values.numel(), values.data());
+  };
+  const auto write = [&](std::size_t i, Tensor<const float> values) {
+    const Tensor<const float> own = module.shards()[i].gradient;  // of the module, which shows it to readers alone
+    device::OnHost<Device, float> host(module.stream(), {const_cast<float*>(own.data()), own.shape()},
+                                       device::Fetch::nothing);
+    std::copy_n(values.data(), values.numel(), host.values().data());
+    host.write_back();
+  };
+  with_full_values(module, "with_full_gradients", names, read, write, f, access, source);
 }
 
 }  // namespace fsdp

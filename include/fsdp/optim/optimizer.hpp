@@ -15,8 +15,11 @@
 #include <tessera/fsdp/core/lists.hpp>
 #include <tessera/fsdp/core/tensor.hpp>
 #include <tessera/fsdp/device/operation.hpp>
+#include <tessera/fsdp/device/operations/codec.hpp>
+#include <tessera/fsdp/device/operations/elements.hpp>
 #include <tessera/fsdp/device/operations/optimizer.hpp>
 #include <tessera/fsdp/module/units.hpp>
+#include <tessera/fsdp/optim/state.hpp>
 
 namespace fsdp {
 class ModuleState;  // tessera/fsdp/module/module_plan.hpp
@@ -38,10 +41,11 @@ enum class Grain : std::uint8_t {
 template <class Compute>
 struct Update {
   const Parameter& parameter;             ///< the parameter that has the piece
-  Tensor<float> main;                     ///< main weights, stepped in place
-  std::span<const Tensor<float>> states;  ///< in the order of states(parameter)
-  Tensor<const float> gradient;           ///< multiply by `decision.gradient_scale` to get the step's gradient
-  Tensor<Compute> model;                  ///< output: the updated weights, rounded; empty if `main` is the same memory
+  Tensor<float> main;              ///< main weights, stepped in place
+  std::span<const State> states;   ///< in the order of states(parameter)
+  Tensor<const float> gradient;    ///< multiply by `decision.gradient_scale` to get the step's gradient
+  Tensor<Compute> model;           ///< output: the updated weights, rounded; empty if `main` is the same memory
+  std::int64_t first = 0;          ///< index of the piece's first element in the parameter
 };
 
 namespace detail {
@@ -58,7 +62,7 @@ concept HasGrain = requires(const O& optimizer) {
 
 template <class O>
 concept HasStates = requires(const O& optimizer, const Parameter& parameter) {
-  { optimizer.states(parameter) } -> std::convertible_to<std::span<const std::string_view>>;
+  { optimizer.states(parameter) } -> std::convertible_to<std::span<const StateSpec>>;
 };
 
 struct AnyConstant {
@@ -83,8 +87,8 @@ FSDP_HAS_MEMBER(step_work)
 /// parameter. It has
 /// - `name()`: its name in logs, checkpoints and `--optimizer`;
 /// - `grain()`: Grain::elements if every element is stepped independently, Grain::tensors if it needs whole tensors;
-/// - `states(parameter)`: the names of a parameter's states; a state is a float tensor of the parameter's shape,
-///   initially zero;
+/// - `states(parameter)`: names and formats of a parameter's states (StateSpec). A state has a number for each element
+///   of the parameter, initially zero. A name alone is a state of float;
 /// - `update(stream, piece, decision)`: enqueues one step of a piece (Update). It is called for every trainable piece
 ///   in every step. It enqueues the same work in every step, since graphs replay it, and reads the step's number, the
 ///   learning rate and the gradients' scale from `decision`, on the device. If `decision.skipped`, only `piece.model`
@@ -142,7 +146,7 @@ StepWork step_work(const O& optimizer) {
 /// Throws InputError, which reports the optimizer, if two of a parameter's states have the same name, or a name is
 /// empty.
 void require_state_names(std::string_view optimizer, const Parameter& parameter,
-                         std::span<const std::string_view> names);
+                         std::span<const StateSpec> states);
 
 /// Throws InputError if a group of parameters sets a weight decay, which the optimizer would ignore.
 void require_no_decays(std::string_view optimizer, GroupList groups);
@@ -152,15 +156,16 @@ void require_whole(std::string_view optimizer, const ModuleState& module, const 
 
 /// The placement of the states of a rank's piece of a parameter.
 struct StatePiece {
-  std::int64_t resting = 0;  ///< index of its first element among all trained elements
-  std::size_t states = 0;    ///< number of its states; 0 if it is frozen
-  bool trainable = true;     ///< whether it is trained
+  std::int64_t resting = 0;                ///< index of its first element among all trained elements
+  std::int64_t count = 0;                  ///< number of its elements
+  std::span<const StateSpec> states = {};  ///< empty if it is frozen
+  bool trainable = true;                   ///< whether it is trained
 };
 /// The layout of one state's block: the pieces that have the state, one after the other, in the order of the sharded
-/// gradients.
+/// gradients. States of float have the padding of the gradients.
 struct StatePlaces {
-  std::vector<std::int64_t> starts;  ///< [pieces]; the first element of each
-  std::int64_t elements = 0;         ///< number of elements of the block
+  std::vector<std::int64_t> starts;  ///< [pieces]; the first byte of each
+  std::int64_t bytes = 0;            ///< number of bytes of the block
 };
 /// Returns the layout of the block of state number `state`. `trained`: number of elements of all trained pieces,
 /// padding included.
@@ -185,7 +190,7 @@ consteval bool check_optimizer() {
                 "optim::Grain grain(), which is Grain::elements or, where it needs whole matrices, Grain::tensors");
   static_assert(detail::HasStates<O>,
                 "fsdp: an optimizer does not name its states; give it states(const Parameter&) const, which "
-                "returns a std::span<const std::string_view>, empty where it keeps none");
+                "returns a std::span<const optim::StateSpec>, empty where it keeps none");
   static_assert(detail::Visited<O>,
                 "fsdp: an optimizer does not show its constants; give it template <class S, class V> "
                 "static void visit(S& self, V&& visitor), which calls visitor(name, value, help) for each of self");
@@ -216,36 +221,57 @@ consteval bool check_optimizer() {
   return Optimizer<O>;
 }
 
+/// How AdamW stores both moments of a tensor of at least `least_coded` elements; smaller ones are float. `bf16` rounds the
+/// second stochastically. `dynamic8`: blocks of 256 elements in 8 bits (Dynamic8), which ranks must not cut.
+enum class Moments : std::uint8_t { float32, bf16, dynamic8 };
+/// Returns the names of the values, for flags.
+constexpr std::span<const std::string_view> value_names(Moments) {
+  static constexpr std::array<std::string_view, 3> names = {"float", "bf16", "dynamic8"};
+  return names;
+}
+
 /// AdamW with decoupled weight decay. A step is one pass that reads and writes each element once, and also writes the
-/// model weights. Source: Loshchilov and Hutter 2019.
+/// model weights. Source: Loshchilov and Hutter 2019; 8-bit moments are from Dettmers et al. 2022.
 struct AdamW {
   double beta1 = 0.9;         ///< decay of the mean of gradients
   double beta2 = 0.95;        ///< decay of the mean of squared gradients
   double eps = 1e-8;          ///< added to the root of the mean square
   double weight_decay = 0.1;  ///< applied to parameters with weight decay
+  Moments moments = Moments::float32;
 
+  static constexpr std::int64_t least_coded = 4096;  ///< elements of a tensor whose moments are encoded, as bitsandbytes
   static constexpr std::string_view name() { return "adamw"; }
   static constexpr Grain grain() { return Grain::elements; }
   static constexpr bool reads_decay = true;  ///< from Parameter::decay_of
 
-  std::span<const std::string_view> states(const Parameter&) const {
-    static constexpr std::array<std::string_view, 2> names = {"exp_avg", "exp_avg_sq"};
-    return names;
-  }
+  std::span<const StateSpec> states(const Parameter& parameter) const;
 
   template <class Stream, class Compute>
   void update(Stream& stream, const Update<Compute>& piece, Tensor<const device::StepDecision> decision) const {
-    device::enqueue(stream, device::AdamWStep<Compute>{
-                                .rules = {.beta1 = beta1,
-                                          .beta2 = beta2,
-                                          .eps = static_cast<float>(eps),
-                                          .weight_decay = static_cast<float>(piece.parameter.decay_of(weight_decay))},
+    const device::AdamWRules rules{.beta1 = beta1,
+                                   .beta2 = beta2,
+                                   .eps = static_cast<float>(eps),
+                                   .weight_decay = static_cast<float>(piece.parameter.decay_of(weight_decay))};
+    const State &first = piece.states[0], &second = piece.states[1];
+    if (first.format().type == DType::f32)
+      return device::enqueue(stream, device::AdamWStep<Compute>{.rules = rules,
+                                                                .step = decision,
+                                                                .main = piece.main,
+                                                                .first_moment = first.as<float>(),
+                                                                .second_moment = second.as<float>(),
+                                                                .gradient = piece.gradient,
+                                                                .model = piece.model});
+    device::enqueue(stream, device::CodedAdamWStep<Compute>{
+                                .rules = rules,
                                 .step = decision,
                                 .main = piece.main,
-                                .first_moment = piece.states[0],
-                                .second_moment = piece.states[1],
+                                .first_moment = first.bytes(),
+                                .second_moment = second.bytes(),
+                                .form = moments == Moments::bf16 ? device::MomentForm::bf16
+                                                                 : device::MomentForm::dynamic8,
                                 .gradient = piece.gradient,
-                                .model = piece.model});
+                                .model = piece.model,
+                                .draw = {.key = device::digest_key(piece.parameter.name), .first = piece.first}});
   }
 
   void validate() const;
@@ -256,6 +282,7 @@ struct AdamW {
     visitor("beta2", self.beta2, "decay of the mean of squared gradients");
     visitor("eps", self.eps, "added to the root of the mean square");
     visitor("weight-decay", self.weight_decay, "of the parameters that decay, times the learning rate");
+    visitor("moments", self.moments, "format of both moments, float | bf16 | dynamic8; below 4096 elements float");
   }
 
   friend bool operator==(const AdamW&, const AdamW&) = default;
@@ -272,9 +299,9 @@ struct Sgd {
   static constexpr Grain grain() { return Grain::elements; }
   static constexpr bool reads_decay = true;  ///< from Parameter::decay_of
 
-  std::span<const std::string_view> states(const Parameter&) const {
-    static constexpr std::array<std::string_view, 1> names = {"momentum"};
-    return std::span<const std::string_view>(names).first(momentum == 0 ? 0 : 1);
+  std::span<const StateSpec> states(const Parameter&) const {
+    static constexpr std::array<StateSpec, 1> all = {"momentum"};
+    return std::span<const StateSpec>(all).first(momentum == 0 ? 0 : 1);
   }
 
   template <class Stream, class Compute>
@@ -285,7 +312,7 @@ struct Sgd {
                                           .weight_decay = static_cast<float>(piece.parameter.decay_of(weight_decay))},
                                 .step = decision,
                                 .main = piece.main,
-                                .momentum = piece.states.empty() ? Tensor<float>() : piece.states[0],
+                                .momentum = piece.states.empty() ? Tensor<float>() : piece.states[0].as<float>(),
                                 .gradient = piece.gradient,
                                 .model = piece.model});
   }

@@ -221,8 +221,8 @@ class Sharded {
   }
   /// @}
   /// Calls f(parameter, tensor) with the whole tensors whose names match one of `patterns`, in host memory, one group
-  /// at a time; see with_full_parameters. Collective. Gradients and states: tessera/fsdp/module/host_weights.hpp,
-  /// tessera/fsdp/optim/sharded_optimizer.hpp.
+  /// at a time; see with_full_parameters. Collective. To read and write gradients and states, see with_full_gradients
+  /// (tessera/fsdp/module/host_weights.hpp) and optim::with_full_states (tessera/fsdp/optim/sharded_optimizer.hpp).
   void with_full(const std::vector<std::string>& patterns,
                  const std::function<void(const Parameter&, Tensor<const float>)>& f) {
     with_full_parameters(module_, patterns,
@@ -346,6 +346,8 @@ class Sharded {
     OptimizerT::visit(settings.optimizer, [&]<class T>(std::string_view name, const T& value, std::string_view) {
       if constexpr (std::is_floating_point_v<T>)
         constants += message(name, " = ", exact_text(value), "\n");
+      else if constexpr (std::is_enum_v<T>)
+        constants += message(name, " = ", static_cast<int>(value), "\n");
       else
         constants += message(name, " = ", value, "\n");
     });

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <numeric>
 #include <span>
 #include <string>
 #include <string_view>
@@ -27,6 +28,7 @@
 #include <tessera/fsdp/module/stack.hpp>
 #include <tessera/fsdp/module/stack_mesh.hpp>
 #include <tessera/fsdp/optim/optimizer.hpp>
+#include <tessera/fsdp/optim/state.hpp>
 #include <tessera/fsdp/optim/step_control.hpp>
 #include <tessera/fsdp/precision/policies.hpp>
 #include <tessera/fsdp/sharding/sequence.hpp>
@@ -62,9 +64,9 @@ class ShardedStates {
   /// @}
   /// Returns the number of steps enqueued so far, skipped steps included.
   std::int64_t steps() const { return control_.steps(); }
-  /// Returns the states of the module's shard number `shard`, in the order of their names. Each has the shard's
-  /// elements, in the parameter's shape if the shard is the whole parameter.
-  std::span<const Tensor<float>> states(std::size_t shard) const { return views_[shard]; }
+  /// Returns the states of the module's shard number `shard`, in the optimizer's order. Each has the shard's elements,
+  /// in the parameter's shape if the shard is the whole parameter.
+  std::span<const State> states(std::size_t shard) const { return views_[shard]; }
 
  protected:
   using Space = typename Module::Group::MainSpace;
@@ -87,9 +89,9 @@ class ShardedStates {
 
   Module* module_;
   StepControl<Types> control_;
-  std::vector<Block> states_;                      // [states]
-  std::vector<std::vector<Tensor<float>>> views_;  // [pieces][states of the shard]
-  Block staging_;                                  ///< with offloading: a chunk of gradients, then of updated weights
+  std::vector<Block> states_;              // [states]
+  std::vector<std::vector<State>> views_;  // [pieces][states of the shard]
+  Block staging_;                          ///< with offloading: a chunk of gradients, then of updated weights
   std::int64_t chunk_ = 0;
 
  private:
@@ -108,17 +110,17 @@ void ShardedStates<Types>::place_states(const std::vector<StatePiece>& pieces) {
   const auto& shards = module_->shards();
   views_.resize(shards.size());
   std::size_t count = 0;
-  for (const StatePiece& piece : pieces) count = std::max(count, piece.states);
+  for (const StatePiece& piece : pieces) count = std::max(count, piece.states.size());
   for (std::size_t state = 0; state < count; ++state) {
     const StatePlaces places = places_of(pieces, state, module_->trained_size());
-    const std::int64_t bytes = checked_multiply(places.elements, std::int64_t{sizeof(float)});
     if constexpr (Module::Group::offloaded)
-      states_.push_back(Block(ledger(), device::MemoryKind::optimizer, bytes));
+      states_.push_back(Block(ledger(), device::MemoryKind::optimizer, places.bytes));
     else
-      states_.push_back(module_->block_of(device::MemoryKind::optimizer, bytes));
-    auto* const block = reinterpret_cast<float*>(states_.back().data());
+      states_.push_back(module_->block_of(device::MemoryKind::optimizer, places.bytes));
+    std::byte* const block = states_.back().data();
     for (std::size_t i = 0; i < shards.size(); ++i)
-      if (pieces[i].states > state) views_[i].push_back({block + places.starts[i], shape_of(shards[i])});
+      if (pieces[i].states.size() > state)
+        views_[i].push_back({block + places.starts[i], shape_of(shards[i]), *pieces[i].states[state].format});
   }
 }
 
@@ -128,7 +130,10 @@ void ShardedStates<Types>::stage(bool whole) {
     for (const Shard& shard : module_->shards())
       if (shard.trainable) chunk_ = std::max(chunk_, shard.main.numel());
     if (!whole) chunk_ = std::min(chunk_, largest_chunk);
-    chunk_ = round_up(chunk_, device::alignment);
+    std::int64_t cut = device::alignment;  // chunks do not cut a block of a state
+    for (const std::vector<State>& states : views_)
+      for (const State& state : states) cut = std::lcm(cut, state.format().block);
+    chunk_ = round_up(chunk_, cut);
     staging_ = {ledger(), device::MemoryKind::optimizer, chunk_ * std::int64_t{sizeof(float) + sizeof(Compute)}};
   }
 }
@@ -169,8 +174,8 @@ class ShardedOptimizer : public ShardedStates<TypesOf<StackT>> {
     if constexpr (!reads_decay<Optimizer>) require_no_decays(optimizer_.name(), module.group_list());
     std::vector<StatePiece> pieces;
     for (const Shard& shard : module.shards()) {
-      require_state_names(optimizer_.name(), *shard.parameter, state_names(shard));
-      pieces.push_back({shard.resting, state_names(shard).size(), shard.trainable});
+      require_state_names(optimizer_.name(), *shard.parameter, specs(shard));
+      pieces.push_back({shard.resting, shard.main.numel(), specs(shard), shard.trainable});
     }
     this->place_states(pieces);
     this->stage(optimizer_.grain() == Grain::tensors);
@@ -189,19 +194,19 @@ class ShardedOptimizer : public ShardedStates<TypesOf<StackT>> {
   void update(Tensor<const double> loss) {
     control_.decide(loss);
     for (std::size_t i = 0; const Shard& shard : module_->shards()) {
-      const std::span<const Tensor<float>> states = views_[i++];
+      const std::span<const State> states = views_[i++];
       if (!module_->is_stepped(shard)) continue;
       if constexpr (Module::Group::offloaded)
         update_offloaded(shard, states);
       else
-        update(shard, shard.main, states, shard.gradient, copy_of(shard), shape_of(shard));
+        update(shard, shard.main, states, shard.gradient, copy_of(shard), 0);
     }
   }
 
-  /// Returns the names of a shard's states; empty if the shard is frozen.
-  std::span<const std::string_view> state_names(const Shard& shard) const {
-    return shard.trainable ? std::span<const std::string_view>(optimizer_.states(*shard.parameter))
-                           : std::span<const std::string_view>();
+  /// Returns names and formats of a shard's states; empty if the shard is frozen.
+  std::span<const StateSpec> specs(const Shard& shard) const {
+    return shard.trainable ? std::span<const StateSpec>(optimizer_.states(*shard.parameter))
+                           : std::span<const StateSpec>();
   }
 
  private:
@@ -215,36 +220,39 @@ class ShardedOptimizer : public ShardedStates<TypesOf<StackT>> {
     });
     return copy;
   }
-  void update(const Shard& shard, Tensor<float> main, std::span<const Tensor<float>> states,
-              Tensor<const float> gradient, Tensor<Compute> model, const Shape& shape) {
+  /// `begin`: index of the first element of `main` in the shard.
+  void update(const Shard& shard, Tensor<float> main, std::span<const State> states, Tensor<const float> gradient,
+              Tensor<Compute> model, std::int64_t begin) {
+    const Shape shape = main.numel() == shard.main.numel() ? shape_of(shard) : main.shape();
     optimizer_.update(module_->stream(),
                       Update<Compute>{.parameter = *shard.parameter,
                                       .main = {main.data(), shape},
                                       .states = states,
                                       .gradient = {gradient.data(), shape},
-                                      .model = model.numel() == 0 ? model : Tensor<Compute>(model.data(), shape)},
+                                      .model = model.numel() == 0 ? model : Tensor<Compute>(model.data(), shape),
+                                      .first = shard.begin + begin},
                       control_.on_device(shard));
   }
 
   /// Steps an offloaded shard chunk by chunk: copies gradients to host memory, updates there, copies the new weights
   /// back.
-  void update_offloaded(const Shard& shard, std::span<const Tensor<float>> states) {
+  void update_offloaded(const Shard& shard, std::span<const State> states) {
     auto& stream = module_->stream();
     float* const gradients = reinterpret_cast<float*>(staging_.data());
     Compute* const weights = reinterpret_cast<Compute*>(gradients + chunk_);
     const std::int64_t count = shard.main.numel();
-    std::vector<Tensor<float>> cut_states(states.size());
+    std::vector<State> cut_states(states.size());
     for (std::int64_t begin = 0; begin < count; begin += chunk_) {
       const std::int64_t elements = std::min(chunk_, count - begin);
       const Shape part = elements == count ? shape_of(shard) : Shape{elements};
       const auto cut = [&]<class T>(Tensor<T> all) { return Tensor<T>(all.data() + begin, part); };
-      std::ranges::transform(states, cut_states.begin(), cut);
+      std::ranges::transform(states, cut_states.begin(), [&](const State& all) { return all.part(begin, part); });
       const Tensor<float> gradient(gradients, part);
       const Tensor<Compute> stepped(weights, part);
       Space::template transfer<float>(stream, stream, cut(shard.gradient), gradient);
       with_view(shard.model, [&]<class T>(const Tensor<T>& model) {
         constexpr bool rounds = !std::is_same_v<T, float>;
-        update(shard, cut(shard.main), cut_states, gradient, rounds ? stepped : Tensor<Compute>(), part);
+        update(shard, cut(shard.main), cut_states, gradient, rounds ? stepped : Tensor<Compute>(), begin);
         if constexpr (rounds)
           Space::template transfer<T>(stream, stream, stepped, cut(model));
         else
@@ -257,26 +265,38 @@ class ShardedOptimizer : public ShardedStates<TypesOf<StackT>> {
 };
 
 /// Calls f(parameter, state, tensor) on every rank with each state of the trained parameters whose names match one of
-/// `names`. Tensors are whole and in host memory. Collective. Throws InputError for a pattern that matches nothing.
-template <class Stack, class Optimizer, class F>
+/// `names`. Tensors are whole, decoded and in host memory; see with_full_values. After a write, a piece with a changed
+/// value is encoded again. Collective. Throws InputError for a pattern that matches nothing.
+template <class Stack, class Optimizer, class F, WeightAccess As = Access::Constant<AccessKind::read>>
 void with_full_states(ShardedModule<Stack>& module, ShardedOptimizer<Stack, Optimizer>& optimizer,
-                      const std::vector<std::string>& names, F f) {
+                      const std::vector<std::string>& names, F f, As access = {}, int source = every_rank) {
+  using Space = typename ShardedModule<Stack>::Group::MainSpace;
+  using Values = Tensor<Accessed<As, float>>;
   fsdp::detail::groups_with(module, names);
   const auto states_of = [&](const Parameter& parameter) {
-    return std::span<const std::string_view>(optimizer.optimizer().states(parameter));
+    return std::span<const StateSpec>(optimizer.optimizer().states(parameter));
   };
   for (const GroupTensors* const group : module.group_list())
     for (const Parameter& parameter : group->parameters()) {
       if (!matches_any(names, parameter.name)) continue;
-      const std::span<const std::string_view> states = states_of(parameter);
+      const std::span<const StateSpec> states = states_of(parameter);
       for (std::size_t state = 0; state < states.size(); ++state) {
-        const auto part = [&](std::size_t piece) -> Tensor<const float> {
-          const Tensor<float>& whole = optimizer.states(piece)[state];
-          return {whole.data(), {whole.numel()}};
+        const auto read = [&](std::size_t piece, Tensor<float> values) {
+          const State& own = optimizer.states(piece)[state];
+          own.format().decode(device::OnHost<Space, const std::byte>(module.stream(), own.bytes()).values(), values);
         };
-        with_full_values<typename ShardedModule<Stack>::Group::MainSpace>(
-            module, {parameter.name}, part,
-            [&](const Parameter& of, Tensor<const float> values) { f(of, states[state], values); });
+        const auto write = [&](std::size_t piece, Tensor<const float> values) {
+          std::vector<float> before(static_cast<std::size_t>(values.numel()));
+          read(piece, {before.data(), values.shape()});
+          if (std::equal(before.begin(), before.end(), values.data())) return;
+          const State& own = optimizer.states(piece)[state];
+          device::OnHost<Space, std::byte> host(module.stream(), own.bytes(), device::Fetch::nothing);
+          own.format().encode(values, host.values());
+          host.write_back();
+        };
+        with_full_values(
+            module, "with_full_states", {parameter.name}, read, write,
+            [&](const Parameter& of, Values values) { f(of, states[state].name, values); }, access, source);
       }
     }
 }

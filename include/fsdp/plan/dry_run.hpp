@@ -86,7 +86,8 @@ Plan dry_run_on_meta(const MetaModel& meta, const Sharding& sharding, const RunS
       other.rank = one.rank;
       return dry_run_on_meta<Watch>(meta, sharding, shape, one, other, with);
     });
-    most.same_on_all_ranks = loads_ranks_alike(module.group_list(), request.ranks, rows_of_ranks(request));
+    most.same_on_all_ranks = loads_ranks_alike(module.group_list(), request.ranks, rows_of_ranks(request),
+                                                state_bytes_of(module, request, with));
     return most;
   }
   StepRecorder recorder(request.record);

@@ -27,6 +27,7 @@
 #include <tessera/fsdp/module/stack.hpp>
 #include <tessera/fsdp/module/units.hpp>
 #include <tessera/fsdp/optim/optimizer.hpp>
+#include <tessera/fsdp/optim/optimizer.hpp>
 #include <tessera/fsdp/plan/plan.hpp>
 #include <tessera/fsdp/precision/policies.hpp>
 #include <tessera/fsdp/sharding/problem.hpp>
@@ -91,19 +92,35 @@ using RowsOfRanks = std::span<const std::int64_t>;
 
 /// Returns ranks that include the one with the most memory, whatever the bytes per element of each kind and per row. A
 /// rank is omitted if another rank has at least as much of everything; of equal ranks the first is returned.
-std::vector<int> most_loaded_ranks(GroupList groups, int ranks, RowsOfRanks rows = {});
+/// `states`: as `rows`, the bytes of each rank's states, if elements do not determine them (state_bytes_of_ranks).
+std::vector<int> most_loaded_ranks(GroupList groups, int ranks, RowsOfRanks rows = {}, RowsOfRanks states = {});
 
 /// Returns the first rank of each distinct load, for optimizers of whole tensors. A load consists of the elements at
 /// rest, the rows, and the role and shape of each tensor that the rank steps.
 std::vector<int> one_of_each_load(GroupList groups, int ranks, RowsOfRanks rows = {});
 
 /// Returns whether all ranks store the same number of elements at rest and have the same number of rows.
-bool loads_ranks_alike(GroupList groups, int ranks, RowsOfRanks rows = {});
+bool loads_ranks_alike(GroupList groups, int ranks, RowsOfRanks rows = {}, RowsOfRanks states = {});
+
+/// Returns the bytes of optimizer states of each rank; empty if all states are float, so that the numbers of elements
+/// determine them. `states`: returns the states of a parameter.
+std::vector<std::int64_t> state_bytes_of_ranks(
+    GroupList groups, int ranks, FunctionRef<std::span<const optim::StateSpec>(const Parameter&)> states);
 
 namespace detail {
 
 /// Returns the number of rows of a full micro-batch that each rank computes; empty if it is the same on all ranks.
 std::vector<std::int64_t> rows_of_ranks(const Request& request);
+
+/// Returns state_bytes_of_ranks of a module; empty unless it trains.
+template <class Module, class Optimizer>
+std::vector<std::int64_t> state_bytes_of(const Module& module, const Request& request, const Optimizer& optimizer) {
+  if (request.purpose != Purpose::train) return {};
+  return state_bytes_of_ranks(module.group_list(), request.ranks,
+                              [&](const Parameter& parameter) -> std::span<const optim::StateSpec> {
+                                return optimizer.states(parameter);
+                              });
+}
 
 /// Returns the ranks that may need the most memory. With an optimizer of whole tensors, the rank with the least memory
 /// at rest may need the most scratch memory; then one rank of each load is returned.
@@ -111,7 +128,7 @@ template <class Module, class Optimizer>
 std::vector<int> ranks_to_try(const Module& module, const Request& request, const Optimizer& optimizer) {
   const std::vector<const GroupTensors*> groups = module.group_list();
   if (request.purpose != Purpose::train || optimizer.grain() == optim::Grain::elements || module.whole_at_rest())
-    return most_loaded_ranks(groups, request.ranks, rows_of_ranks(request));
+    return most_loaded_ranks(groups, request.ranks, rows_of_ranks(request), state_bytes_of(module, request, optimizer));
   return one_of_each_load(groups, request.ranks, rows_of_ranks(request));
 }
 
@@ -138,14 +155,16 @@ std::vector<PartPlan> plans_of_parts(Module& module, const Optimizer& optimizer)
     plan.weight_bytes = group.main_bytes() + group.model_bytes() + group.kept_bytes();
     plan.gradient_bytes = group.gradient_bytes();
     if (!group.facts().trainable) return;
-    const std::int64_t states = std::ssize(optimizer.optimizer().states(group.parameters().front()));
+    std::span<const optim::StateSpec> states = optimizer.optimizer().states(group.parameters().front());
     std::int64_t left = group.main_size();
     for (const auto& shard : module.shards()) {
       if (shard.group + 1 != std::ssize(groups)) continue;
-      plan.optimizer_bytes += shard.count() * std::ssize(optimizer.state_names(shard)) * std::int64_t{sizeof(float)};
+      states = optimizer.specs(shard);
+      for (const optim::StateSpec& state : states) plan.optimizer_bytes += optim::resting_bytes(state, shard.count());
       left -= shard.count();
     }
-    plan.optimizer_bytes += left * states * std::int64_t{sizeof(float)};
+    for (const optim::StateSpec& state : states)  // the padding
+      if (state.format->type == DType::f32) plan.optimizer_bytes += left * std::int64_t{sizeof(float)};
   };
   for (const auto& any : module.groups()) with_group(any, add);
   std::vector<comm::Record> calls;

@@ -71,9 +71,12 @@ void collect(auto& training, RunResult& run) {
     };
     place(run.weights[piece.parameter->name],
           piece.has_main() ? Tensor<const float>(piece.main) : Tensor<const float>(piece.model));
-    const auto names = training.optimizer().state_names(piece);
-    for (std::size_t state = 0; state < names.size(); ++state)
-      place(run.states[message(piece.parameter->name, ".", names[state])], training.optimizer().states(index)[state]);
+    std::size_t state = 0;
+    for (const optim::StateSpec& spec : training.optimizer().specs(piece)) {
+      const optim::State& own = training.optimizer().states(index)[state++];
+      const std::vector<float> values = optim::decoded(own.format(), own.bytes(), own.numel());
+      place(run.states[message(piece.parameter->name, ".", spec.name)], {values.data(), {std::ssize(values)}});
+    }
   }
 }
 

@@ -43,7 +43,7 @@ class AnyOptimizer {
   requires(!std::is_same_v<O, AnyOptimizer>) explicit AnyOptimizer(const O& optimizer)
       : name_(optimizer.name()),
         grain_(optimizer.grain()),
-        states_([optimizer](const Parameter& parameter) -> std::span<const std::string_view> {
+        states_([optimizer](const Parameter& parameter) -> std::span<const optim::StateSpec> {
           return optimizer.states(parameter);
         }),
         on_cpu_([optimizer](Cpu& stream, const Piece& piece, Decision decision) {
@@ -56,7 +56,7 @@ class AnyOptimizer {
 
   std::string_view name() const { return name_; }
   optim::Grain grain() const { return grain_; }
-  std::span<const std::string_view> states(const Parameter& parameter) const { return states_(parameter); }
+  std::span<const optim::StateSpec> states(const Parameter& parameter) const { return states_(parameter); }
   StepWork step_work() const { return work_; }
 
   using Cpu = device::Cpu::Stream;
@@ -72,7 +72,7 @@ class AnyOptimizer {
  private:
   std::string name_;
   optim::Grain grain_;
-  std::function<std::span<const std::string_view>(const Parameter&)> states_;
+  std::function<std::span<const optim::StateSpec>(const Parameter&)> states_;
   std::function<void(Cpu&, const Piece&, Decision)> on_cpu_;
   std::function<void(Meta&, const Piece&, Decision)> on_meta_;
   StepWork work_;

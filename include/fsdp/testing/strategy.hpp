@@ -73,7 +73,7 @@ struct CaseOptimizer {
   static constexpr std::string_view name() { return "adamw or sgd"; }
   static constexpr optim::Grain grain() { return optim::Grain::elements; }
   static constexpr bool reads_decay = true;
-  std::span<const std::string_view> states(const Parameter& parameter) const {
+  std::span<const optim::StateSpec> states(const Parameter& parameter) const {
     return adamw ? optim::AdamW{}.states(parameter) : optim::Sgd{}.states(parameter);
   }
   void update(auto& stream, const optim::Update<float>& piece, Tensor<const device::StepDecision> decision) const {

@@ -55,9 +55,9 @@ struct Muon {
   /// distributes them.
   static std::int64_t work(const Parameter& parameter);
 
-  std::span<const std::string_view> states(const Parameter& parameter) const {
-    static constexpr std::array<std::string_view, 1> of_matrix = {"momentum"};
-    return is_matrix(parameter) ? std::span<const std::string_view>(of_matrix) : adamw.states(parameter);
+  std::span<const StateSpec> states(const Parameter& parameter) const {
+    static constexpr std::array<StateSpec, 1> of_matrix = {"momentum"};
+    return is_matrix(parameter) ? std::span<const StateSpec>(of_matrix) : adamw.states(parameter);
   }
 
   template <class Stream, class Compute>
@@ -79,7 +79,7 @@ struct Muon {
                                                         .nesterov = nesterov,
                                                         .step = decision,
                                                         .gradient = matrix(piece.gradient),
-                                                        .state = matrix(piece.states[0]),
+                                                        .state = matrix(piece.states[0].template as<float>()),
                                                         .direction = direction});
       device::enqueue(stream, device::Fill<double>{.y = squares, .value = 0});
       device::enqueue(stream, device::SumOfSquares{.x = direction, .sum = squares});
@@ -143,7 +143,7 @@ struct RunTimeOptimizer {
 
   std::string_view name() const;
   Grain grain() const;
-  std::span<const std::string_view> states(const Parameter& parameter) const;
+  std::span<const StateSpec> states(const Parameter& parameter) const;
 
   template <class Stream, class Compute>
   void update(Stream& stream, const Update<Compute>& piece, Tensor<const device::StepDecision> decision) const;

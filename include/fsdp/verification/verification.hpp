@@ -184,8 +184,10 @@ class RestingDigestsOf {
         sums_.template add<T>(at + 1, Tensor<const T>(model), key, piece.begin);
       });
       std::uint64_t state = 0;
-      for (const Tensor<float>& values : optimizer_.states(i))
-        sums_.template add<float>(at + 2, Tensor<const float>(values), key + 2 * ++state, piece.begin);
+      for (const optim::State& values : optimizer_.states(i))
+        optim::with_words(values, piece.begin, [&]<class T>(Tensor<const T> words, std::int64_t begin) {
+          sums_.template add<T>(at + 2, words, key + 2 * ++state, begin);
+        });
     }
     return sums_.gather();
   }

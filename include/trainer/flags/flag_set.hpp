@@ -65,6 +65,7 @@ void from_text(std::string_view flag, std::string_view text, std::uint64_t& valu
 void from_text(std::string_view flag, std::string_view text, double& value);
 void from_text(std::string_view flag, std::string_view text, bool& value);
 void from_text(std::string_view flag, std::string_view text, std::string& value);
+void from_text(std::string_view flag, std::string_view text, const NamedValue& value);  ///< sets what it refers to
 
 /// Converts a value to the text that from_text reads back to the same value.
 std::string to_text(std::int64_t value);

@@ -18,8 +18,8 @@ namespace {
 
 using Opened = Checkpoint::Contents;
 
-/// Throws InputError unless every tensor of the optimizer's file is a state "name.state" of a parameter and has the
-/// parameter's shape.
+/// Throws InputError unless every tensor of the optimizer's file is a state "name.state" of a parameter, and either has
+/// the parameter's shape or is the bytes of a codec.
 void check_states(const SafetensorsFile& file, std::span<const NamedShape> parameters) {
   std::map<std::string_view, const NamedShape*> by_name;
   for (const NamedShape& parameter : parameters) by_name[parameter.name] = &parameter;
@@ -27,6 +27,7 @@ void check_states(const SafetensorsFile& file, std::span<const NamedShape> param
     const auto found = by_name.find(std::string_view(tensor.name).substr(0, tensor.name.rfind('.')));
     require<InputError>(found != by_name.end(), file.path().string(), ": tensor \"", tensor.name,
                         "\" is the state of no parameter of config.json");
+    if (tensor.shape.size() == 1 && tensor.dtype == "U8" && !codec_of(file, tensor).empty()) continue;
     require<InputError>(tensor.shape == found->second->shape, file.path().string(), ": tensor \"", tensor.name,
                         "\" has shape ", shape_text(tensor.shape), "; its parameter has ",
                         shape_text(found->second->shape));
@@ -179,24 +180,43 @@ void Checkpoint::check_same_optimizer(const OptimizerStates& states) const {
                       contents_.optimizer_name, ", this run's is ", states.optimizer, "; resume with ",
                       contents_.optimizer_name, ", or start a new run from its weights by --model ", path_.string());
   for (const auto& [name, of_parameter] : states.of)
-    for (const std::string& state : of_parameter)
-      require<InputError>(contents_.optimizer.find(name + "." + state) != nullptr || was_frozen(name), path_.string(),
-                          ": has no state \"", state, "\" of \"", name, "\", which this run's ", states.optimizer,
+    for (const StoredState& state : of_parameter) {
+      const TensorInfo* const stored = contents_.optimizer.find(name + "." + state.name);
+      require<InputError>(stored != nullptr || was_frozen(name), path_.string(), ": has no state \"", state.name,
+                          "\" of \"", name, "\", which this run's ", states.optimizer,
                           " keeps; resume with the constants that it was trained with");
+      if (stored != nullptr) require_format(*stored, state);
+    }
+}
+
+void Checkpoint::require_format(const TensorInfo& stored, const StoredState& state) const {
+  const std::string found = codec_of(contents_.optimizer, stored), wanted = state.format->text();
+  const std::string flag = optim::known_format(found) == nullptr
+                               ? std::string()
+                               : message(" (of AdamW: --moments ", found.substr(0, found.find_first_of("u/")), ")");
+  require<InputError>(found == wanted, path_.string(), ": has the state \"", stored.name, "\" as ", found,
+                      ", and this run's is ", wanted, "; resume with the constants that it was trained with", flag,
+                      ", or start a new run from its weights by --model ", path_.string());
+  const auto parameter = std::ranges::find(contents_.listing.parameters,
+                                           stored.name.substr(0, stored.name.rfind('.')), &NamedShape::name);
+  const std::int64_t elements = elements_of(parameter->shape);
+  require<InputError>(stored.bytes == state.format->bytes(elements), path_.string(), ": the state \"", stored.name,
+                      "\" has ", stored.bytes, " bytes, and ", elements, " elements as ", found, " have ",
+                      state.format->bytes(elements), "; the file was changed");
 }
 
 void Checkpoint::read_weight(const std::string& name, std::int64_t begin, std::int64_t count, float* out) const {
   contents_.weights.read_range(name, begin, count, out);
 }
 
-void Checkpoint::read_state(const std::string& name, std::string_view state, std::int64_t begin, std::int64_t count,
-                            float* out) const {
+void Checkpoint::read_state(const std::string& name, std::string_view state, std::int64_t first,
+                            std::span<std::byte> out) const {
   const std::string stored = name + "." + std::string(state);
   if (was_frozen(name) && contents_.optimizer.find(stored) == nullptr) {
-    std::fill_n(out, count, 0.0F);
+    std::ranges::fill(out, std::byte{0});
     return;
   }
-  contents_.optimizer.read_range(contents_.optimizer.at(stored), begin, count, out);
+  contents_.optimizer.read_bytes(contents_.optimizer.at(stored), first, out);
 }
 
 }  // namespace fsdp::checkpoint

@@ -24,9 +24,9 @@ namespace fsdp::checkpoint {
 namespace {
 
 const char* stored_name(DType dtype) {
-  require(dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f16, "safetensors: weights are written as ",
-          "f32, bf16 or f16, not as ", name_of(dtype));
-  return dtype == DType::f32 ? "F32" : dtype == DType::bf16 ? "BF16" : "F16";
+  require(dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f16 || dtype == DType::u8,
+          "safetensors: tensors are written as f32, bf16, f16 or u8, not as ", name_of(dtype));
+  return dtype == DType::f32 ? "F32" : dtype == DType::bf16 ? "BF16" : dtype == DType::f16 ? "F16" : "U8";
 }
 
 template <class T>
@@ -45,6 +45,12 @@ std::vector<T> rounded(std::span<const float> values, const std::filesystem::pat
 }  // namespace
 
 FilePlan plan_file(std::vector<NamedShape> tensors, const std::map<std::string, std::string>& metadata, DType dtype) {
+  std::vector<DType> dtypes(tensors.size(), dtype);
+  return plan_file(std::move(tensors), metadata, std::move(dtypes));
+}
+
+FilePlan plan_file(std::vector<NamedShape> tensors, const std::map<std::string, std::string>& metadata,
+                   std::vector<DType> dtypes) {
   std::vector<std::size_t> order(tensors.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::ranges::sort(order, {}, [&](std::size_t i) -> const std::string& { return tensors[i].name; });
@@ -63,6 +69,7 @@ FilePlan plan_file(std::vector<NamedShape> tensors, const std::map<std::string, 
     require<InputError>(place == 0 || tensors[order[place - 1]].name != tensor.name,
                         "safetensors: two tensors are called \"", tensor.name, "\"");
     const std::int64_t begin = end;
+    const DType dtype = dtypes[order[place]];
     end = checked_add(end, checked_multiply(elements_of(tensor.shape), size_of(dtype)));
     offsets[order[place]] = begin;
     const nlohmann::ordered_json entry = {
@@ -75,9 +82,9 @@ FilePlan plan_file(std::vector<NamedShape> tensors, const std::map<std::string, 
                       " bytes is too long to be read");
 
   const std::uint64_t length = text.size();
-  FilePlan plan{.dtype = dtype,
-                .header = std::string(sizeof length, '\0') + text,
+  FilePlan plan{.header = std::string(sizeof length, '\0') + text,
                 .tensors = std::move(tensors),
+                .dtypes = std::move(dtypes),
                 .offsets = offsets};
   std::memcpy(plan.header.data(), &length, sizeof length);
   for (std::int64_t& offset : plan.offsets) offset += static_cast<std::int64_t>(plan.header.size());
@@ -118,21 +125,29 @@ void SharedFile::write_range(std::size_t tensor, std::int64_t begin, std::span<c
   require(begin <= elements && static_cast<std::int64_t>(values.size()) <= elements - begin, path_.string(),
           ": range of ", values.size(), " elements from ", begin, " is outside tensor \"", plan_.tensors[tensor].name,
           "\" of ", elements);
-  const std::int64_t offset = plan_.offsets[tensor] + begin * size_of(plan_.dtype);
-  const auto write = [&](std::span<const std::byte> bytes) {
-    write_all(file_, path_, bytes.data(), bytes.size(), offset);
-    sums_->add(offset, bytes);
-  };
+  const DType dtype = plan_.dtypes[tensor];
+  const auto write = [&](std::span<const std::byte> bytes) { write_bytes(tensor, begin * size_of(dtype), bytes); };
   const auto write_as = [&]<class T>(T) {
     const std::vector<T> stored = rounded<T>(values, path_, plan_.tensors[tensor].name);
     write(std::as_bytes(std::span(stored)));
   };
-  if (plan_.dtype == DType::f32)
+  require(dtype != DType::u8, path_.string(), ": tensor \"", plan_.tensors[tensor].name, "\" is written as bytes");
+  if (dtype == DType::f32)
     write(std::as_bytes(values));
-  else if (plan_.dtype == DType::bf16)
+  else if (dtype == DType::bf16)
     write_as(bf16());
   else
     write_as(f16());
+}
+
+void SharedFile::write_bytes(std::size_t tensor, std::int64_t first, std::span<const std::byte> bytes) const {
+  require(tensor < plan_.tensors.size() && first >= 0, path_.string(), ": no such tensor or range");
+  const std::int64_t all = elements_of(plan_.tensors[tensor].shape) * size_of(plan_.dtypes[tensor]);
+  require(first <= all && std::ssize(bytes) <= all - first, path_.string(), ": range of ", bytes.size(),
+          " bytes from ", first, " is outside tensor \"", plan_.tensors[tensor].name, "\" of ", all);
+  const std::int64_t offset = plan_.offsets[tensor] + first;
+  write_all(file_, path_, bytes.data(), bytes.size(), offset);
+  sums_->add(offset, bytes);
 }
 
 void SharedFile::finish() {

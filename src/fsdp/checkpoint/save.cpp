@@ -51,16 +51,22 @@ std::vector<std::string> gathered(const comm::Ranks& ranks, std::string mine) {
   return all;
 }
 
-/// Plans optimizer.safetensors: one tensor, "name.state", for each state of each parameter. The metadata list the
-/// frozen parameters.
+/// Plans optimizer.safetensors: one tensor, "name.state", for each state of each parameter: in the parameter's shape, or
+/// for codecs as bytes. The metadata list the frozen parameters, and the codecs of bytes by tensor.
 FilePlan plan_states(const OptimizerStates& states, std::span<const NamedShape> parameters) {
   std::vector<NamedShape> tensors;
-  for (const NamedShape& parameter : parameters)
-    for (const std::string& state : states.of.at(parameter.name))
-      tensors.push_back({parameter.name + "." + state, parameter.shape});
+  std::vector<DType> types;
   std::map<std::string, std::string> metadata;
+  for (const NamedShape& parameter : parameters)
+    for (const StoredState& state : states.of.at(parameter.name)) {
+      tensors.push_back({parameter.name + "." + state.name, parameter.shape});
+      types.push_back(state.format->type);
+      if (types.back() != DType::u8) continue;
+      tensors.back().shape = {state.format->bytes(elements_of(parameter.shape))};
+      metadata[tensors.back().name] = state.format->text();
+    }
   for (const std::string& name : states.frozen) metadata[name] = "frozen";
-  return plan_file(std::move(tensors), metadata);
+  return plan_file(std::move(tensors), metadata, std::move(types));
 }
 
 }  // namespace
@@ -126,9 +132,10 @@ void Save::write_weight(std::size_t parameter, std::int64_t begin, std::span<con
   model_->write_range(parameter, begin, values);
 }
 
-void Save::write_state(std::size_t parameter, std::size_t state, std::int64_t begin, std::span<const float> values) {
+void Save::write_state(std::size_t parameter, std::size_t state, std::int64_t first,
+                       std::span<const std::byte> bytes) {
   require(optimizer_.has_value(), "checkpoint: write needs create or join before it");
-  optimizer_->write_range(first_state_[parameter] + state, begin, values);
+  optimizer_->write_bytes(first_state_[parameter] + state, first, bytes);
 }
 
 std::string Save::sync() {

@@ -4,15 +4,16 @@
 namespace fsdp::train {
 
 checkpoint::OptimizerStates states_of(GroupList groups, std::string_view name,
-                                      FunctionRef<std::span<const std::string_view>(const Parameter&)> states) {
+                                      FunctionRef<std::span<const optim::StateSpec>(const Parameter&)> states) {
   checkpoint::OptimizerStates all{.optimizer = std::string(name)};
   const bool adapts = std::ranges::any_of(
       groups, [](const GroupTensors* group) { return std::ranges::any_of(group->parameters(), &Parameter::adapter); });
   for (const GroupTensors* const group : groups)
     for (const Parameter& parameter : group->parameters()) {
       const bool trained = group->facts().trainable;
-      const std::span<const std::string_view> names = trained ? states(parameter) : std::span<const std::string_view>();
-      all.of[parameter.name].assign(names.begin(), names.end());
+      auto& list = all.of[parameter.name];
+      if (trained)
+        for (const optim::StateSpec& state : states(parameter)) list.push_back({std::string(state.name), state.format});
       if (!trained && !adapts) all.frozen.insert(parameter.name);
     }
   return all;

@@ -21,10 +21,20 @@ std::string text_of(const ConfigValue& value) {
   return text.str();
 }
 
+ConfigValue copy_of(const NamedValue& value) {
+  return std::visit(
+      [&]<class T>(const T& held) {
+        if constexpr (std::is_same_v<T, NamedChoice>)
+          return ConfigValue{value.name, std::string(held.names[*held.index])};
+        else
+          return ConfigValue{value.name, *held};
+      },
+      value.value);
+}
+
 ConfigValues copies_of(const NamedValues& values) {
   ConfigValues copies;
-  for (const NamedValue& each : values.list())
-    std::visit([&](const auto* value) { copies.push_back({each.name, *value}); }, each.value);
+  for (const NamedValue& each : values.list()) copies.push_back(copy_of(each));
   return copies;
 }
 

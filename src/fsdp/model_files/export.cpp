@@ -207,7 +207,7 @@ void write_tensors(const std::vector<NamedShape>& tensors, const Read& read, Sha
       piece.resize(static_cast<std::size_t>(std::min(piece_elements, elements - begin)));
       read(tensors[i], begin, std::ssize(piece), piece.data());
       file.write_range(i, begin, piece);
-      written(std::ssize(piece) * size_of(file.plan().dtype));
+      written(std::ssize(piece) * size_of(file.plan().dtypes[i]));
     }
   }
   file.finish();

@@ -42,6 +42,7 @@ template class std::vector<fsdp::GroupedParameters>;
 template class std::vector<fsdp::Reference>;
 template class std::vector<std::vector<fsdp::Reference>>;
 template class std::vector<fsdp::OptimizerGroup>;
+template class std::vector<fsdp::optim::State>;
 template class std::vector<fsdp::optim::StatePiece>;
 template class std::vector<fsdp::Statistic>;
 template class std::vector<fsdp::optim::StepKind>;

@@ -2,6 +2,7 @@
 #include <tessera/fsdp/optim/optimizer.hpp>
 
 #include <algorithm>
+#include <array>
 
 #include <tessera/fsdp/core/checked.hpp>
 #include <tessera/fsdp/core/error.hpp>
@@ -14,10 +15,10 @@ void require_constant(bool holds, std::string_view name, double value, std::stri
 }
 
 void require_state_names(std::string_view optimizer, const Parameter& parameter,
-                         std::span<const std::string_view> names) {
-  for (std::size_t i = 0; i < names.size(); ++i)
-    require<InputError>(!names[i].empty() && std::count(names.begin(), names.end(), names[i]) == 1, "the optimizer ",
-                        optimizer, " gives state ", i, " of '", parameter.name, "' the name '", names[i],
+                         std::span<const StateSpec> states) {
+  for (std::size_t i = 0; i < states.size(); ++i)
+    require<InputError>(!states[i].name.empty() && std::ranges::count(states, states[i].name, &StateSpec::name) == 1,
+                        "the optimizer ", optimizer, " gives state ", i, " of '", parameter.name, "' the name '", states[i].name,
                         "'; checkpoints store states by name, so give each a different one");
 }
 
@@ -52,17 +53,31 @@ void require_whole(std::string_view optimizer, const ModuleState& module, const 
 }
 
 StatePlaces places_of(std::span<const StatePiece> pieces, std::size_t state, std::int64_t trained) {
-  StatePlaces places;
-  std::int64_t skipped = 0;  // number of elements of trained pieces without this state
-  for (std::size_t i = 0; i < pieces.size(); ++i) {
-    places.starts.push_back(pieces[i].resting - skipped);
-    if (!pieces[i].trainable || pieces[i].states > state) continue;
-    const auto next = std::find_if(pieces.begin() + static_cast<std::ptrdiff_t>(i) + 1, pieces.end(),
-                                   [](const StatePiece& piece) { return piece.trainable; });
-    skipped += (next == pieces.end() ? trained : next->resting) - pieces[i].resting;  // includes padding
+  constexpr std::int64_t word = sizeof(float);  // pieces start at words
+  const auto start_of_next = [&](auto from) {
+    const auto next = std::find_if(from, pieces.end(), [](const StatePiece& piece) { return piece.trainable; });
+    return next == pieces.end() ? trained : next->resting;
+  };
+  StatePlaces places{.starts = {}, .bytes = word * start_of_next(pieces.begin())};
+  for (auto piece = pieces.begin(); piece != pieces.end(); ++piece) {
+    places.starts.push_back(places.bytes);
+    if (piece->states.size() <= state) continue;
+    const StateSpec& own = piece->states[state];
+    places.bytes = checked_add(places.bytes, own.format->type == DType::f32
+                                                 ? word * (start_of_next(piece + 1) - piece->resting)
+                                                 : resting_bytes(own, piece->count));
   }
-  places.elements = trained - skipped;
   return places;
+}
+
+std::span<const StateSpec> AdamW::states(const Parameter& parameter) const {
+  static constexpr std::array<StateSpec, 2> plain = {"exp_avg", "exp_avg_sq"};
+  static constexpr std::array<StateSpec, 2> half = {StateSpec("exp_avg", state_format<Plain<fsdp::bf16>>),
+                                                    StateSpec("exp_avg_sq", state_format<Plain<fsdp::bf16>>)};
+  static constexpr std::array<StateSpec, 2> dynamic = {StateSpec("exp_avg", state_format<Dynamic8<256>>),
+                                                       StateSpec("exp_avg_sq", state_format<Dynamic8<256, true>>)};
+  if (moments == Moments::float32 || parameter.shape.numel() < least_coded) return plain;
+  return moments == Moments::bf16 ? half : dynamic;
 }
 
 void AdamW::validate() const {

@@ -26,11 +26,12 @@ struct Load {
   friend auto operator<=>(const Load&, const Load&) = default;
 };
 
-Amounts amounts_of(GroupList groups, int rank, RowsOfRanks rows) {
+Amounts amounts_of(GroupList groups, int rank, RowsOfRanks rows, RowsOfRanks states = {}) {
   std::map<std::pair<std::int64_t, bool>, std::vector<const GroupTensors*>> by_kind;
   for (const GroupTensors* const group : groups)
     by_kind[{group->facts().bytes_per_weight, group->facts().across == sharding::Across::shard}].push_back(group);
-  Amounts amounts{rows.empty() ? 0 : rows[static_cast<std::size_t>(rank)]};
+  const auto at = [&](RowsOfRanks list) { return list.empty() ? 0 : list[static_cast<std::size_t>(rank)]; };
+  Amounts amounts{at(rows), at(states)};
   for (const auto& [kind, list] : by_kind)
     for (const std::int64_t elements : elements_of(list, rank)) amounts.push_back(elements);
   return amounts;
@@ -52,13 +53,13 @@ Load load_of(GroupList groups, int rank, RowsOfRanks rows) {
 
 }  // namespace
 
-std::vector<int> most_loaded_ranks(GroupList groups, int ranks, RowsOfRanks rows) {
+std::vector<int> most_loaded_ranks(GroupList groups, int ranks, RowsOfRanks rows, RowsOfRanks states) {
   std::vector<std::pair<int, Amounts>> most;
   const auto no_more = [](const Amounts& a, const Amounts& b) {
     return std::equal(a.begin(), a.end(), b.begin(), std::less_equal<>());
   };
   for (int rank = 0; rank < ranks; ++rank) {
-    const Amounts mine = amounts_of(groups, rank, rows);
+    const Amounts mine = amounts_of(groups, rank, rows, states);
     if (std::any_of(most.begin(), most.end(), [&](const auto& other) { return no_more(mine, other.second); })) continue;
     std::erase_if(most, [&](const auto& other) { return no_more(other.second, mine); });
     most.emplace_back(rank, mine);
@@ -76,10 +77,44 @@ std::vector<int> one_of_each_load(GroupList groups, int ranks, RowsOfRanks rows)
   return list;
 }
 
-bool loads_ranks_alike(GroupList groups, int ranks, RowsOfRanks rows) {
+bool loads_ranks_alike(GroupList groups, int ranks, RowsOfRanks rows, RowsOfRanks states) {
   for (int rank = 1; rank < ranks; ++rank)
-    if (amounts_of(groups, rank, rows) != amounts_of(groups, 0, rows)) return false;
+    if (amounts_of(groups, rank, rows, states) != amounts_of(groups, 0, rows, states)) return false;
   return true;
+}
+
+std::vector<std::int64_t> state_bytes_of_ranks(
+    GroupList groups, int ranks, FunctionRef<std::span<const optim::StateSpec>(const Parameter&)> states) {
+  const auto has_codes = [&](const GroupTensors* group) {
+    return group->facts().trainable && std::ranges::any_of(group->parameters(), [&](const Parameter& parameter) {
+             return std::ranges::any_of(
+                 states(parameter), [](const optim::StateSpec& state) { return state.format->type != DType::f32; });
+           });
+  };
+  std::vector<std::int64_t> list;
+  if (std::ranges::none_of(groups, has_codes)) return list;
+  for (int rank = 0; rank < ranks; ++rank) {
+    std::vector<optim::StatePiece> pieces;
+    std::size_t most = 0;
+    std::int64_t trained = 0;
+    for (const GroupTensors* const group : groups) {
+      if (!group->facts().trainable) continue;
+      const buffer::Layout& layout = group->layout();
+      const int shards = static_cast<int>(layout.local_sizes.size());
+      const bool across = group->facts().across == sharding::Across::shard;
+      for (const buffer::TensorRange& range : across ? layout.ranges_across(rank % shards, rank / shards)
+                                                     : layout.ranges(rank % shards)) {
+        pieces.push_back({.resting = trained + range.local,
+                          .count = range.count,
+                          .states = states(group->parameters()[static_cast<std::size_t>(range.tensor)])});
+        most = std::max(most, pieces.back().states.size());
+      }
+      trained += elements_of({&group, 1}, rank)[0];
+    }
+    list.push_back(0);
+    for (std::size_t state = 0; state < most; ++state) list.back() += places_of(pieces, state, trained).bytes;
+  }
+  return list;
 }
 
 namespace detail {

@@ -25,7 +25,7 @@ Grain RunTimeOptimizer::grain() const {
   return std::visit([](const auto& optimizer) { return optimizer.grain(); }, kind);
 }
 
-std::span<const std::string_view> RunTimeOptimizer::states(const Parameter& parameter) const {
+std::span<const StateSpec> RunTimeOptimizer::states(const Parameter& parameter) const {
   return std::visit([&](const auto& optimizer) { return optimizer.states(parameter); }, kind);
 }
 

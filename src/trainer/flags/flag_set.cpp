@@ -10,6 +10,7 @@
 #include <tessera/fsdp/core/terminal_text.hpp>
 
 #include "../../fsdp/core/strings.hpp"
+#include "../../fsdp/core/value_names.hpp"
 
 namespace fsdp::train {
 namespace {
@@ -46,13 +47,27 @@ void from_text(std::string_view flag, std::string_view text, bool& value) {
   value = text == "true";
 }
 void from_text(std::string_view, std::string_view text, std::string& value) { value = text; }
+void from_text(std::string_view flag, std::string_view text, const NamedValue& value) {
+  std::visit(
+      [&]<class T>(const T& held) {
+        if constexpr (std::is_same_v<T, NamedChoice>) {
+          const auto found = std::ranges::find(held.names, text);
+          if (found == held.names.end())
+            refuse_unknown(flag, text, std::vector<std::string>(held.names.begin(), held.names.end()));
+          *held.index = static_cast<std::uint8_t>(found - held.names.begin());
+        } else {
+          from_text(flag, text, *held);
+        }
+      },
+      value.value);
+}
 std::string to_text(std::int64_t value) { return print_number(value); }
 std::string to_text(std::uint64_t value) { return print_number(value); }
 std::string to_text(double value) { return print_number(value); }
 std::string to_text(bool value) { return value ? "true" : "false"; }
 std::string to_text(const std::string& value) { return value; }
 std::string to_text(const NamedValue& value) {
-  return std::visit([](const auto* held) { return to_text(*held); }, value.value);
+  return to_text(copy_of(value));
 }
 std::string to_text(const ConfigValue& value) {
   return std::visit([](const auto& held) { return to_text(held); }, value.value);
@@ -69,8 +84,7 @@ std::string flag_name(std::string_view value) {
 void set_given(const NamedValues& values, const GivenValues& given) {
   for (const NamedValue& each : values.list()) {
     const auto found = given.find(flag_name(each.name));
-    if (found != given.end())
-      std::visit([&](auto* value) { from_text(found->first, found->second, *value); }, each.value);
+    if (found != given.end()) from_text(found->first, found->second, each);
   }
 }
 
@@ -90,13 +104,32 @@ void Flag::give(const Texts& texts) const {
 }
 
 Flag& FlagSet::add(const NamedValue& value) {
-  return std::visit([&](auto* field) -> Flag& { return add(flag_name(value.name), *field, value.help); }, value.value);
+  const std::string name = flag_name(value.name);
+  return std::visit(
+      [&]<class T>(const T& held) -> Flag& {
+        if constexpr (std::is_same_v<T, NamedChoice>)
+          return add({.name = name,
+                      .help = value.help,
+                      .set = [name, value](const Texts& texts) { from_text(name, texts.at(0), value); },
+                      .get = [value] { return Texts{to_text(value)}; }});
+        else
+          return add(name, *held, value.help);
+      },
+      value.value);
 }
 
 void FlagSet::add_given(const NamedValue& like, GivenValues& given, const std::string& help) {
-  const auto add_like = [&, name = flag_name(like.name)]<class T>(const T*) {
-    const auto load = [] { return T(); };
-    const auto store = [name, &given](const T& value) { given[name] = to_text(value); };
+  const auto add_like = [&, name = flag_name(like.name)]<class Held>(const Held& held) {
+    using T = std::conditional_t<std::is_same_v<Held, NamedChoice>, std::string*, Held>;
+    using Value = std::remove_pointer_t<T>;
+    const auto load = [] { return Value(); };
+    const auto store = [name, &given, held](const Value& value) {
+      if constexpr (std::is_same_v<Held, NamedChoice>) {
+        std::uint8_t index = 0;
+        from_text(name, value, NamedValue{name, {}, NamedChoice{&index, held.names}});  // throws for unknown names
+      }
+      given[name] = to_text(value);
+    };
     add(Effect::chosen, name, load, store, help).get = [name, &given] {
       const auto found = given.find(name);
       return found == given.end() ? Texts() : Texts{found->second};
