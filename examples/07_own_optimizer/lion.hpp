@@ -82,7 +82,7 @@ struct Lion {
                                             .weight_decay = static_cast<float>(piece.parameter.decay_of(weight_decay)),
                                             .step = decision,
                                             .main = piece.main,
-                                            .mean = piece.states[0].template as<float>(),
+                                            .mean = piece.states[0],
                                             .gradient = piece.gradient,
                                             .model = piece.model});
   }

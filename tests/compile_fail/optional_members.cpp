@@ -13,8 +13,8 @@
 // expect 1: fsdp: a layout policy has a keeps_tensors_whole that is no static constexpr bool
 // expect 2: fsdp: an optimizer has a validate that is no void validate() const
 // expect 2: fsdp: an optimizer has a step_work that is no StepWork step_work() const
-// expect 2: fsdp: an optimizer has a work that is no static std::int64_t work(const Parameter&)
-// expect 2: fsdp: an optimizer has a whole that is no static bool whole(const Parameter&)
+// expect 2: fsdp: an optimizer has a work that is no std::int64_t work(const Parameter&) const
+// expect 2: fsdp: an optimizer has a block that is no std::int64_t block(const Parameter&) const
 // expect 2: fsdp: a batch has documents that are no device::CumulativeLengths
 // expect 2: fsdp: a batch has a noise that is no nn::Noise
 // expect 2: fsdp: a batch has a set_noise that is no void set_noise(std::uint64_t key, std::int64_t first)
@@ -115,12 +115,11 @@ struct ValidatesItsChange : optim::AdamW {
 struct WorksByValue : optim::AdamW {
   std::int64_t step_work() const;
 };
-struct WorksInside : optim::AdamW {
-  std::int64_t work(const Parameter& parameter) const;
+struct WorksOnItself : optim::AdamW {
+  std::int64_t work(const Parameter& parameter);
 };
-
-struct WholeInside : optim::AdamW {
-  bool whole(const Parameter& parameter) const;
+struct NumberAsBlock : optim::AdamW {
+  std::int64_t block = 256;
 };
 
 struct ListedDocuments : TokenBatch {
@@ -222,8 +221,8 @@ static_assert(check_sharding<MaybeWhole>());
 #elif CASE == 2
 static_assert(optim::check_optimizer<ValidatesItsChange>());
 static_assert(optim::check_optimizer<WorksByValue>());
-static_assert(optim::check_optimizer<WorksInside>());
-static_assert(optim::check_optimizer<WholeInside>());
+static_assert(optim::check_optimizer<WorksOnItself>());
+static_assert(optim::check_optimizer<NumberAsBlock>());
 static_assert(nn::check_batch_parts<ListedDocuments>());
 static_assert(nn::check_batch_parts<NumberAsNoise>());
 static_assert(nn::check_batch_parts<NoiseWithoutPlace>());

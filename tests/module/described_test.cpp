@@ -72,7 +72,7 @@ const std::vector<Unit> three_units = {{.name = "first", .parameters = {{"a", {7
                                        {.name = "second", .parameters = {{"c", {64, 32}}, {"d", {5}}}},
                                        {.name = "third", .parameters = {{"e", {9, 33}}}}};
 
-const StepWork all{.whole = [](const Parameter&) { return true; }};
+const StepWork all{.block = elementwise_work};
 
 template <class Strategy>
 void expect_same_plan(const Strategy& strategy, int ranks) {

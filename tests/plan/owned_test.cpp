@@ -78,9 +78,9 @@ TEST(MostLoaded, IsCorrectIfRanksStepWholeMatricesWithMuon) {
 
 TEST(Muon, StepWorkCountsNewtonSchulzForMatricesOnly) {
   const Shape shape{64, 192};
-  EXPECT_EQ(optim::Muon::work({.name = "w", .shape = shape, .role = nn::Role::matrix}),
+  EXPECT_EQ(optim::Muon{}.work({.name = "w", .shape = shape, .role = nn::Role::matrix}),
             5 * 2 * 64 * 64 * (2 * 192 + 64));
-  EXPECT_EQ(optim::Muon::work({.name = "w", .shape = shape, .role = nn::Role::table}), 64 * 192);
+  EXPECT_EQ(optim::Muon{}.work({.name = "w", .shape = shape, .role = nn::Role::table}), 64 * 192);
   EXPECT_EQ(
       optim::step_work(optim::RunTimeOptimizer{optim::Muon{}})({.name = "w", .shape = shape, .role = nn::Role::table}),
       64 * 192);

@@ -122,7 +122,8 @@ struct OurOptimizers {
     return {{optim::AdamW{}},
             {optim::Sgd{.momentum = 0.9, .nesterov = true, .weight_decay = 0.1}},
             {optim::Sgd{.momentum = 0}},
-            {optim::Muon{}}};
+            {optim::Muon{}},
+            {optim::Muon{.per_head = true}}};
   }
 };
 

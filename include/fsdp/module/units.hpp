@@ -9,6 +9,7 @@
 #include <compare>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <memory>
 #include <optional>
@@ -96,13 +97,16 @@ inline std::int64_t elementwise_work(const Parameter& parameter) { return parame
 
 /// What layouts use of an optimizer.
 struct StepWork {
-  std::int64_t (*cost)(const Parameter&) = elementwise_work;  ///< cost of a step on a whole parameter, in any unit
-  bool (*whole)(const Parameter&) = nullptr;  ///< whether a parameter is stepped whole; nullptr if none is
+  using OfParameter = std::function<std::int64_t(const Parameter&)>;
+  OfParameter cost = elementwise_work;  ///< cost of a step on a whole parameter, in any unit
+  /// Number of consecutive elements, counted from the parameter's first, that the optimizer needs on one rank; a
+  /// parameter's last block may have fewer. 0: any range; null: 0 for all parameters.
+  OfParameter block = nullptr;
 
   /// Returns the cost of a step on a whole parameter.
   std::int64_t operator()(const Parameter& parameter) const { return cost(parameter); }
-  /// Returns whether a parameter is stepped whole.
-  bool takes_whole(const Parameter& parameter) const { return whole != nullptr && whole(parameter); }
+  /// Returns `block` of a parameter, at most its number of elements. Throws InputError if it is negative.
+  std::int64_t block_of(const Parameter& parameter) const;
 };
 
 /// Options of units that do not depend on the strategy. Patterns match whole names, with * and ? as in a
@@ -226,6 +230,9 @@ class GroupTensors {
   const sharding::GroupFacts& facts() const { return facts_; }
   /// @}
 
+  /// Returns the ranges that a rank of the world steps if the group is trained.
+  std::vector<buffer::TensorRange> stepped_ranges(int rank) const;
+
   /// Returns the number of elements that a rank of the world keeps after forward, if k ranks together keep the weights;
   /// else 0.
   std::int64_t kept_size_of(int rank) const;
@@ -247,8 +254,8 @@ using GroupList = std::span<const GroupTensors* const>;
 /// that it keeps after forward.
 std::array<std::int64_t, 3> elements_of(GroupList groups, int rank);
 
-/// Returns the first trained parameter that the optimizer steps whole, and of which some rank steps only a part; not
-/// present if there is none.
+/// Returns the first trained parameter of which some rank steps a range that begins or ends inside of a block of the
+/// optimizer (StepWork::block); not present if there is none.
 Reference first_cut(GroupList groups, const StepWork& step);
 
 /// Returns the groups in the form that layout policies take; `aligned` is as in TensorGroup.

@@ -3,12 +3,15 @@
 /// The concept of an optimizer, and the elementwise optimizers AdamW and Sgd.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <numeric>
 #include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <tessera/fsdp/core/has_member.hpp>
@@ -33,11 +36,11 @@ struct RunTimeOptimizer;  // tessera/fsdp/training/run_time_optimizer.hpp: the d
 /// The unit of a parameter that one update needs.
 enum class Grain : std::uint8_t {
   elements,  ///< any range of elements
-  tensors,   ///< the whole parameter, in its shape
+  tensors,   ///< whole blocks; by default a block is the whole parameter
 };
 
-/// A piece of a parameter that one update steps: a range of its elements [n] or, with Grain::tensors, the whole
-/// parameter in its shape.
+/// A piece of a parameter that one update steps: the whole parameter in its shape, or a range of its elements [n],
+/// which consists of whole blocks if the optimizer states a block.
 template <class Compute>
 struct Update {
   const Parameter& parameter;             ///< the parameter that has the piece
@@ -78,7 +81,7 @@ concept Visited = requires(O& optimizer, const O& constant) {
 
 FSDP_HAS_MEMBER(validate)
 FSDP_HAS_MEMBER(work)
-FSDP_HAS_MEMBER(whole)
+FSDP_HAS_MEMBER(block)
 FSDP_HAS_MEMBER(step_work)
 
 }  // namespace detail
@@ -95,13 +98,15 @@ FSDP_HAS_MEMBER(step_work)
 ///   may change;
 /// - `static visit(self, visitor)`: calls `visitor(name, value, help)` for each constant of `self`, a const or mutable
 ///   optimizer. Flags and logs are derived from them.
-/// It may also have `validate()`, which throws InputError for an invalid constant. With Grain::tensors it may have
-/// `static work(parameter)`, the cost of stepping a whole parameter, which buffer::Owned balances over ranks, and
-/// `static whole(parameter)`, whether it needs this parameter whole (default: every one; it steps others in any
-/// ranges); or `step_work()`, which returns both as a StepWork. With `static constexpr bool reads_decay = true` it
-/// reads each parameter's weight decay from Parameter::decay_of, so that groups of parameters may set a weight decay
-/// (OptimizerGroup); with other optimizers, groups may only set it to 0. An optimizer has no access to communicators
-/// and gathered weights. ShardedOptimizer (sharded_optimizer.hpp) applies it to a module.
+/// It may also have `validate()`, which throws InputError for an invalid constant; `work(parameter)`, the cost of
+/// stepping a whole parameter, which buffer::Owned balances over ranks (default: the number of elements); and
+/// `block(parameter)`, the number of consecutive elements, counted from the parameter's first, that it needs on one
+/// rank, 0 if it steps any range (default: 0, and with Grain::tensors the whole parameter). Layouts that cut inside of
+/// a block are refused. Instead it may have `step_work()`, which returns both as a StepWork. With `static constexpr
+/// bool reads_decay = true` it reads each parameter's weight decay from Parameter::decay_of, so that groups of
+/// parameters may set a weight decay (OptimizerGroup); with other optimizers, groups may only set it to 0. An optimizer
+/// has no access to communicators and gathered weights. ShardedOptimizer (sharded_optimizer.hpp) applies it to a
+/// module.
 template <class O>
 concept Optimizer =
     std::copyable<O> && detail::Named<O> && detail::HasGrain<O> && detail::HasStates<O> && detail::Visited<O>;
@@ -127,19 +132,26 @@ inline constexpr bool reads_decay = requires {
   requires O::reads_decay;
 };
 
-/// Returns what layouts use of an optimizer: its own functions, or the number of elements as the cost, and all
-/// parameters as whole with Grain::tensors.
+/// Returns what layouts use of an optimizer: its own functions, or the number of elements as the cost, and whole
+/// parameters as blocks with Grain::tensors. Blocks consist of whole blocks of the states' formats. The result has a
+/// copy of the optimizer.
 template <class O>
 StepWork step_work(const O& optimizer) {
   StepWork step;
   if constexpr (detail::has_step_work<O>())
     step = optimizer.step_work();
   else if constexpr (detail::has_work<O>())
-    step.cost = [](const Parameter& parameter) { return O::work(parameter); };
-  if constexpr (detail::has_whole<O>())
-    step.whole = [](const Parameter& parameter) { return O::whole(parameter); };
-  else if (optimizer.grain() == Grain::tensors && step.whole == nullptr)
-    step.whole = [](const Parameter&) { return true; };
+    step.cost = [optimizer](const Parameter& parameter) { return optimizer.work(parameter); };
+  if constexpr (detail::has_block<O>())
+    step.block = [optimizer](const Parameter& parameter) { return optimizer.block(parameter); };
+  else if (optimizer.grain() == Grain::tensors && step.block == nullptr)
+    step.block = elementwise_work;
+  step.block = [optimizer, own = std::move(step.block)](const Parameter& parameter) {
+    std::int64_t block = own == nullptr ? 0 : own(parameter);
+    for (const StateSpec& state : optimizer.states(parameter))
+      if (const std::int64_t coded = state.format->block; coded > 1) block = std::lcm(std::max<std::int64_t>(block, 1), coded);
+    return block;
+  };
   return step;
 }
 
@@ -151,8 +163,8 @@ void require_state_names(std::string_view optimizer, const Parameter& parameter,
 /// Throws InputError if a group of parameters sets a weight decay, which the optimizer would ignore.
 void require_no_decays(std::string_view optimizer, GroupList groups);
 
-/// Throws InputError if some rank steps only a part of one of the module's parameters that the optimizer steps whole.
-void require_whole(std::string_view optimizer, const ModuleState& module, const StepWork& step);
+/// Throws InputError if the layout of one of the module's parameters cuts inside of a block of the optimizer.
+void require_blocks(std::string_view optimizer, const ModuleState& module, const StepWork& step);
 
 /// The placement of the states of a rank's piece of a parameter.
 struct StatePiece {
@@ -206,29 +218,27 @@ consteval bool check_optimizer() {
       "fsdp: an optimizer has a step_work that is no StepWork step_work() const; see tessera/fsdp/optim/optimizer.hpp");
   static_assert(
       !detail::has_work<O>() ||
-          requires(const Parameter& parameter) {
-            { O::work(parameter) } -> std::same_as<std::int64_t>;
+          requires(const O& optimizer, const Parameter& parameter) {
+            { optimizer.work(parameter) } -> std::same_as<std::int64_t>;
           },
-      "fsdp: an optimizer has a work that is no static std::int64_t work(const Parameter&), the cost of stepping "
-      "a whole parameter");
+      "fsdp: an optimizer has a work that is no std::int64_t work(const Parameter&) const, the cost of stepping a "
+      "whole parameter");
   static_assert(
-      !detail::has_whole<O>() ||
-          requires(const Parameter& parameter) {
-            { O::whole(parameter) } -> std::same_as<bool>;
+      !detail::has_block<O>() ||
+          requires(const O& optimizer, const Parameter& parameter) {
+            { optimizer.block(parameter) } -> std::same_as<std::int64_t>;
           },
-      "fsdp: an optimizer has a whole that is no static bool whole(const Parameter&), whether it needs a parameter "
-      "whole");
+      "fsdp: an optimizer has a block that is no std::int64_t block(const Parameter&) const, the number of elements "
+      "that it needs on one rank");
   return Optimizer<O>;
 }
 
 /// How AdamW stores both moments of a tensor of at least `least_coded` elements; smaller ones are float. `bf16` rounds the
 /// second stochastically. `dynamic8`: blocks of 256 elements in 8 bits (Dynamic8), which ranks must not cut.
 enum class Moments : std::uint8_t { float32, bf16, dynamic8 };
+inline constexpr std::array<std::string_view, 3> moments_names = {"float", "bf16", "dynamic8"};
 /// Returns the names of the values, for flags.
-constexpr std::span<const std::string_view> value_names(Moments) {
-  static constexpr std::array<std::string_view, 3> names = {"float", "bf16", "dynamic8"};
-  return names;
-}
+constexpr std::span<const std::string_view> value_names(Moments) { return moments_names; }
 
 /// AdamW with decoupled weight decay. A step is one pass that reads and writes each element once, and also writes the
 /// model weights. Source: Loshchilov and Hutter 2019; 8-bit moments are from Dettmers et al. 2022.
@@ -257,8 +267,8 @@ struct AdamW {
       return device::enqueue(stream, device::AdamWStep<Compute>{.rules = rules,
                                                                 .step = decision,
                                                                 .main = piece.main,
-                                                                .first_moment = first.as<float>(),
-                                                                .second_moment = second.as<float>(),
+                                                                .first_moment = first,
+                                                                .second_moment = second,
                                                                 .gradient = piece.gradient,
                                                                 .model = piece.model});
     device::enqueue(stream, device::CodedAdamWStep<Compute>{
@@ -312,7 +322,7 @@ struct Sgd {
                                           .weight_decay = static_cast<float>(piece.parameter.decay_of(weight_decay))},
                                 .step = decision,
                                 .main = piece.main,
-                                .momentum = piece.states.empty() ? Tensor<float>() : piece.states[0].as<float>(),
+                                .momentum = piece.states.empty() ? Tensor<float>() : Tensor<float>(piece.states[0]),
                                 .gradient = piece.gradient,
                                 .model = piece.model});
   }

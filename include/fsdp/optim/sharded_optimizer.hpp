@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <numeric>
 #include <span>
 #include <string>
 #include <string_view>
@@ -81,9 +80,10 @@ class ShardedStates {
 
   /// Allocates one block per state, for `pieces`, which are the module's shards.
   void place_states(const std::vector<StatePiece>& pieces);
-  /// If main weights are offloaded, allocates memory for the chunks in which shards are stepped. `whole`: whether a
-  /// chunk must have room for a whole shard.
-  void stage(bool whole);
+  /// If main weights are offloaded, allocates memory for the chunks in which shards are stepped.
+  void stage(const StepWork& work);
+  /// Returns the number of elements of a shard that are then stepped at a time: whole blocks of the optimizer.
+  static std::int64_t chunk_of(const Shard& shard, const StepWork& work);
   /// Returns the parameter's shape if the shard is the whole parameter, else [elements of the shard].
   static Shape shape_of(const Shard& shard);
 
@@ -125,15 +125,17 @@ void ShardedStates<Types>::place_states(const std::vector<StatePiece>& pieces) {
 }
 
 template <class Types>
-void ShardedStates<Types>::stage(bool whole) {
+std::int64_t ShardedStates<Types>::chunk_of(const Shard& shard, const StepWork& work) {
+  const std::int64_t block = std::max(work.block_of(*shard.parameter), std::int64_t{1});
+  return std::min(shard.main.numel(), std::max(largest_chunk / block, std::int64_t{1}) * block);
+}
+
+template <class Types>
+void ShardedStates<Types>::stage(const StepWork& work) {
   if constexpr (Module::Group::offloaded) {
     for (const Shard& shard : module_->shards())
-      if (shard.trainable) chunk_ = std::max(chunk_, shard.main.numel());
-    if (!whole) chunk_ = std::min(chunk_, largest_chunk);
-    std::int64_t cut = device::alignment;  // chunks do not cut a block of a state
-    for (const std::vector<State>& states : views_)
-      for (const State& state : states) cut = std::lcm(cut, state.format().block);
-    chunk_ = round_up(chunk_, cut);
+      if (shard.trainable) chunk_ = std::max(chunk_, chunk_of(shard, work));
+    chunk_ = round_up(chunk_, device::alignment);
     staging_ = {ledger(), device::MemoryKind::optimizer, chunk_ * std::int64_t{sizeof(float) + sizeof(Compute)}};
   }
 }
@@ -168,9 +170,9 @@ class ShardedOptimizer : public ShardedStates<TypesOf<StackT>> {
   /// `module` must outlive it. Throws InputError for an invalid constant, or if an optimizer that was selected at run
   /// time needs whole tensors and the strategy cuts them.
   ShardedOptimizer(Module& module, const Optimizer& optimizer, const device::StepRules& rules = {})
-      : States(module, rules), optimizer_(optimizer) {
+      : States(module, rules), optimizer_(optimizer), work_(step_work(optimizer)) {
     if constexpr (requires { optimizer_.validate(); }) optimizer_.validate();
-    require_whole(optimizer_.name(), module, step_work(optimizer_));
+    require_blocks(optimizer_.name(), module, work_);
     if constexpr (!reads_decay<Optimizer>) require_no_decays(optimizer_.name(), module.group_list());
     std::vector<StatePiece> pieces;
     for (const Shard& shard : module.shards()) {
@@ -178,7 +180,7 @@ class ShardedOptimizer : public ShardedStates<TypesOf<StackT>> {
       pieces.push_back({shard.resting, shard.main.numel(), specs(shard), shard.trainable});
     }
     this->place_states(pieces);
-    this->stage(optimizer_.grain() == Grain::tensors);
+    this->stage(work_);
   }
 
   /// Returns the optimizer with its constants.
@@ -240,10 +242,10 @@ class ShardedOptimizer : public ShardedStates<TypesOf<StackT>> {
     auto& stream = module_->stream();
     float* const gradients = reinterpret_cast<float*>(staging_.data());
     Compute* const weights = reinterpret_cast<Compute*>(gradients + chunk_);
-    const std::int64_t count = shard.main.numel();
+    const std::int64_t count = shard.main.numel(), chunk = this->chunk_of(shard, work_);
     std::vector<State> cut_states(states.size());
-    for (std::int64_t begin = 0; begin < count; begin += chunk_) {
-      const std::int64_t elements = std::min(chunk_, count - begin);
+    for (std::int64_t begin = 0; begin < count; begin += chunk) {
+      const std::int64_t elements = std::min(chunk, count - begin);
       const Shape part = elements == count ? shape_of(shard) : Shape{elements};
       const auto cut = [&]<class T>(Tensor<T> all) { return Tensor<T>(all.data() + begin, part); };
       std::ranges::transform(states, cut_states.begin(), [&](const State& all) { return all.part(begin, part); });
@@ -262,6 +264,7 @@ class ShardedOptimizer : public ShardedStates<TypesOf<StackT>> {
   }
 
   Optimizer optimizer_;
+  StepWork work_;  // what layouts use of it
 };
 
 /// Calls f(parameter, state, tensor) on every rank with each state of the trained parameters whose names match one of

@@ -128,6 +128,8 @@ class State {
             Plain<T>().text());
     return {reinterpret_cast<T*>(data_), shape_};
   }
+  /// Returns the values of a state of float.
+  operator Tensor<float>() const { return as<float>(); }
   /// Returns the part of `shape` from element `begin` on, a multiple of the format's block.
   State part(std::int64_t begin, const Shape& shape) const { return {data_ + format_->bytes(begin), shape, *format_}; }
 

@@ -36,6 +36,7 @@ inline const std::vector<Parameter>& stepped_parameters() {
       {.name = "a.norm", .shape = {41}},
       {.name = "a.number", .shape = {1}},
       {.name = "a.large.matrix", .shape = {129, 161}},
+      {.name = "a.matrix.of.heads", .shape = {24, 19}, .block = 8 * 19},
   };
   return list;
 }
@@ -70,8 +71,13 @@ class OptimizerPiece {
     main_.set([&](std::int64_t i) { return static_cast<float>(number_at(1, begin + i)); });
     gradient_ = {shape, std::numeric_limits<float>::quiet_NaN()};
     if constexpr (has_model) model_ = {shape, Compute(55.0f)};
-    while (states_.size() < optimizer.states(parameter).size())  // a copy would not be aligned
-      states_.emplace_back(shape, 33.0f).set([](std::int64_t) { return 0.0f; });
+    const auto specs = optimizer.states(parameter);
+    states_.reserve(specs.size());  // a copy would not be aligned
+    for (const optim::StateSpec& spec : specs) {
+      const std::int64_t words = optim::resting_bytes(spec, shape.numel()) / std::int64_t{sizeof(float)};
+      states_.emplace_back(Shape{words}, 33.0f).set([](std::int64_t) { return 0.0f; });
+      formats_.push_back(spec.format);
+    }
   }
   OptimizerPiece(const O& optimizer, const Parameter& parameter)
       : OptimizerPiece(optimizer, parameter, 0, parameter.shape.numel()) {}
@@ -86,8 +92,9 @@ class OptimizerPiece {
   }
 
   void step(auto& stream, const device::StepDecision& decision) {
-    std::vector<Tensor<float>> states;
-    for (auto& state : states_) states.push_back(state.view());
+    std::vector<optim::State> states;
+    for (std::size_t i = 0; i < states_.size(); ++i)
+      states.emplace_back(reinterpret_cast<std::byte*>(states_[i].view().data()), main_.shape(), *formats_[i]);
     Tensor<Compute> model;
     if constexpr (has_model) model = model_.view();
     optimizer_->update(stream,
@@ -95,7 +102,8 @@ class OptimizerPiece {
                                               .main = main_.view(),
                                               .states = states,
                                               .gradient = gradient_.view(),
-                                              .model = model},
+                                              .model = model,
+                                              .first = begin_},
                        Tensor<const device::StepDecision>(&decision, {1}));
   }
   /// Makes a step, and checks that it changes no memory around the piece, and that `model` equals `main` after one
@@ -135,10 +143,14 @@ class OptimizerPiece {
 
   std::vector<float> main() const { return main_.values(); }
   std::vector<float> gradient() const { return gradient_.values(); }
-  /// Returns the values that a step changes, apart from `model`: the main weights and the states.
+  /// Returns the values that a step changes, apart from `model`: the main weights and the states, decoded.
   std::vector<std::vector<float>> values() const {
     std::vector<std::vector<float>> list{main()};
-    for (const auto& state : states_) list.push_back(state.values());
+    for (std::size_t i = 0; i < states_.size(); ++i) {
+      const std::vector<float> words = states_[i].values();
+      const auto* const bytes = reinterpret_cast<const std::byte*>(words.data());
+      list.push_back(optim::decoded(*formats_[i], {bytes, {formats_[i]->bytes(main_.numel())}}, main_.numel()));
+    }
     return list;
   }
   /// Compares with the values of another piece, or of this one at another time, whose elements begin at `begin`.
@@ -166,7 +178,8 @@ class OptimizerPiece {
   const Parameter* parameter_;
   std::int64_t begin_ = 0;
   Guarded<float> main_, gradient_;
-  std::vector<Guarded<float>> states_;
+  std::vector<Guarded<float>> states_;  ///< bytes of the states, as words
+  std::vector<const optim::StateFormat*> formats_;
   Guarded<Compute> model_;
 };
 
@@ -182,8 +195,9 @@ void check_optimizer_names(const O& optimizer) {
     return void(fail(asked, "name()", "\"", optimizer.name(), "\", and of a copy \"", copy.name(), "\""));
   for (const Parameter& parameter : stepped_parameters()) {
     const auto list = [&](const O& from) {
-      const auto states = from.states(parameter);
-      return std::vector<std::string>(states.begin(), states.end());
+      std::vector<std::string> states;
+      for (const optim::StateSpec& state : from.states(parameter)) states.emplace_back(state.name);
+      return states;
     };
     const std::vector<std::string> names = list(optimizer);
     std::string all;
@@ -235,19 +249,22 @@ template <class O>
 void check_optimizer_cuts(const O& optimizer) {
   using Piece = detail::OptimizerPiece<bf16, O>;
   for (const Parameter& parameter : stepped_parameters()) {
-    const bool cuts = !optim::step_work(optimizer).takes_whole(parameter);
+    const std::int64_t count = parameter.shape.numel();
+    const std::int64_t block = std::max(optim::step_work(optimizer).block_of(parameter), std::int64_t{1});
+    const bool cuts = block < count;
     const std::string_view asked =
-        cuts ? "unless it needs a parameter whole, an optimizer steps every element alone: pieces of a parameter, and "
+        cuts ? "an optimizer steps every element alone, or every block that it states: pieces of a parameter, and "
                "any number of threads, give the bits of the parameter stepped whole"
              : "the same update of the same whole parameter gives the same bits";
-    const std::int64_t count = parameter.shape.numel();
     Piece whole(optimizer, parameter), again(optimizer, parameter);
     whole.take_steps(1);
     again.take_steps(cuts ? 3 : 1);
     const std::string name = detail::words_of(parameter);
     if (!again.expect_same(asked, message(name, cuts ? ", whole, 3 threads" : ", once more"), whole)) return;
     if (!cuts) continue;
-    for (const std::int64_t length : {std::int64_t{1}, std::int64_t{5}, std::int64_t{17}, count / 2, count - 1}) {
+    for (const std::int64_t blocks :
+         {std::int64_t{1}, std::int64_t{5}, std::int64_t{17}, count / block / 2, (count - 1) / block}) {
+      const std::int64_t length = blocks * block;
       if (length < 1 || length >= count || count / length > 200) continue;
       for (std::int64_t begin = 0; begin < count; begin += length) {
         const std::int64_t end = std::min(begin + length, count);

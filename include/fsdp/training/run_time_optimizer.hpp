@@ -28,13 +28,18 @@ namespace fsdp::optim {
 
 /// A matrix's update is its momentum with all singular values brought near 1, times 0.2 sqrt(max(rows, columns)), so
 /// that matrices and AdamW can share one learning rate. Newton-Schulz iterates x = a x + (b A + c A A) x, A = x x^T, in
-/// `Compute`. Muon needs each matrix whole on the rank that steps it. buffer::Owned and buffer::Blocks place matrices
-/// this way, so that no further collective is needed. Source: Jordan et al. 2024 (Muon, its coefficients); the scale of
-/// the update is from Liu et al. 2025 (Muon is scalable).
+/// `Compute`. Muon needs each matrix whole on the rank that steps it or, with `per_head`, each head of it.
+/// buffer::Owned and buffer::Blocks place matrices this way, and Blocks also heads, so that no further collective is
+/// needed. Source: Jordan et al. 2024 (Muon, its coefficients); the scale of the update is from Liu et al. 2025 (Muon
+/// is scalable).
 struct Muon {
   double momentum = 0.95;       ///< decay of the sum of gradients
   bool nesterov = true;         ///< whether to use Nesterov momentum
   std::int64_t iterations = 5;  ///< number of Newton-Schulz iterations
+  /// Whether the rows of each head are one matrix: in a parameter whose block (Parameter::block) consists of whole
+  /// rows, which in this library's models are the projections to queries, keys and values. Other matrices, and all
+  /// matrices of a model that states no blocks, stay whole.
+  bool per_head = false;
   AdamW adamw = {};  ///< for all parameters but linear layers' matrices; its weight decay applies to these too
 
   static constexpr std::string_view name() { return "muon"; }
@@ -46,14 +51,15 @@ struct Muon {
   static bool is_matrix(const Parameter& parameter) {
     return parameter.role == Role::matrix && parameter.shape.rank >= 2 && parameter.shape.numel() > 0;
   }
-  static bool whole(const Parameter& parameter) { return is_matrix(parameter); }  ///< see Optimizer
   /// Returns a tensor's shape as a matrix: [first extent, product of the others], as for a convolution's kernel.
   static Shape matrix_of(const Shape& shape) { return {shape[0], shape.numel() / shape[0]}; }
+  /// Returns the number of elements that are orthogonalised together: a parameter's, or a head's; 0 for parameters that
+  /// AdamW steps.
+  std::int64_t block(const Parameter& parameter) const;
 
-  /// Returns the FLOPs of Newton-Schulz on a matrix, with the default number of iterations; Owned balances them over
-  /// ranks. For other parameters it returns the number of elements. That is negligible, so the layout's bound on bytes
-  /// distributes them.
-  static std::int64_t work(const Parameter& parameter);
+  /// Returns the FLOPs of Newton-Schulz on a parameter's matrices; Owned balances them over ranks. For other parameters
+  /// it returns the number of elements. That is negligible, so the layout's bound on bytes distributes them.
+  std::int64_t work(const Parameter& parameter) const;
 
   std::span<const StateSpec> states(const Parameter& parameter) const {
     static constexpr std::array<StateSpec, 1> of_matrix = {"momentum"};
@@ -63,11 +69,33 @@ struct Muon {
   template <class Stream, class Compute>
   void update(Stream& stream, const Update<Compute>& piece, Tensor<const device::StepDecision> decision) const {
     if (!is_matrix(piece.parameter)) return adamw.update(stream, piece, decision);
+    const std::int64_t elements = block(piece.parameter), columns = matrix_of(piece.parameter.shape)[1];
+    for (std::int64_t begin = 0; begin < piece.main.numel(); begin += elements)
+      update_matrix(stream, piece, begin, {elements / columns, columns}, decision);
+  }
+
+  void validate() const;
+
+  template <class Self, class Visitor>
+  static void visit(Self& self, Visitor&& visitor) {
+    visitor("momentum", self.momentum, "decay of the sum of gradients");
+    visitor("nesterov", self.nesterov, "look ahead along the momentum");
+    visitor("iterations", self.iterations, "of Newton-Schulz, for matrices");
+    visitor("per-head", self.per_head, "a matrix per attention head of q, k and v");
+    AdamW::visit(self.adamw, visitor);
+  }
+
+  friend bool operator==(const Muon&, const Muon&) = default;
+
+ private:
+  /// Steps the matrix of `shape` [R, C] that begins at element `begin` of the piece.
+  template <class Stream, class Compute>
+  void update_matrix(Stream& stream, const Update<Compute>& piece, std::int64_t begin, const Shape& shape,
+                     Tensor<const device::StepDecision> decision) const {
     using Frame = typename std::remove_reference_t<decltype(stream.arena())>::Frame;
     constexpr auto scratch = device::MemoryKind::scratch;
-    const Shape shape = matrix_of(piece.main.shape());  // [R, C]
     const auto matrix = [&]<class T>(const Tensor<T>& tensor) {
-      return tensor.numel() == 0 ? tensor : Tensor<T>(tensor.data(), shape);
+      return tensor.numel() == 0 ? tensor : Tensor<T>(tensor.data() + begin, shape);
     };
     Frame frame(stream.arena());
     const auto x = frame.template allocate<Compute>(shape, scratch);  // [R, C]
@@ -79,7 +107,7 @@ struct Muon {
                                                         .nesterov = nesterov,
                                                         .step = decision,
                                                         .gradient = matrix(piece.gradient),
-                                                        .state = matrix(piece.states[0].template as<float>()),
+                                                        .state = matrix(Tensor<float>(piece.states[0])),
                                                         .direction = direction});
       device::enqueue(stream, device::Fill<double>{.y = squares, .value = 0});
       device::enqueue(stream, device::SumOfSquares{.x = direction, .sum = squares});
@@ -96,19 +124,6 @@ struct Muon {
                                 .model = matrix(piece.model)});
   }
 
-  void validate() const;
-
-  template <class Self, class Visitor>
-  static void visit(Self& self, Visitor&& visitor) {
-    visitor("momentum", self.momentum, "decay of the sum of gradients");
-    visitor("nesterov", self.nesterov, "look ahead along the momentum");
-    visitor("iterations", self.iterations, "of Newton-Schulz, for matrices");
-    AdamW::visit(self.adamw, visitor);
-  }
-
-  friend bool operator==(const Muon&, const Muon&) = default;
-
- private:
   /// Makes x [R, C], of norm 1, nearly orthogonal in place. The resulting singular values are between 0.7 and 1.2.
   template <class Stream, class Compute>
   void orthogonalize(Stream& stream, Tensor<Compute> x) const {

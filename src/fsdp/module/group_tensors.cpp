@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tessera/fsdp/module/units.hpp>
 
+#include <algorithm>
 #include <cstddef>
+#include <numeric>
 #include <utility>
 
+#include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/hash.hpp>
 
 namespace fsdp {
@@ -41,6 +44,12 @@ std::uint64_t GroupTensors::digest_of_layouts() const {
   return hash;
 }
 
+std::vector<buffer::TensorRange> GroupTensors::stepped_ranges(int rank) const {
+  const int shards = static_cast<int>(layout_->local_sizes.size());
+  if (facts_.across != sharding::Across::shard) return layout_->ranges(rank % shards);
+  return layout_->ranges_across(rank % shards, rank / shards);
+}
+
 std::array<std::int64_t, 3> elements_of(GroupList groups, int rank) {
   std::array<std::int64_t, 3> elements{};
   for (const GroupTensors* const group : groups) {
@@ -56,26 +65,45 @@ std::array<std::int64_t, 3> elements_of(GroupList groups, int rank) {
 }
 
 Reference first_cut(GroupList groups, const StepWork& step) {
-  if (step.whole == nullptr) return {-1, -1};
+  if (step.block == nullptr) return {-1, -1};
   int index = -1;
   for (const GroupTensors* const group : groups) {
     ++index;
     if (!group->facts().trainable) continue;
-    if (group->facts().resident && group->facts().across != sharding::Across::shard) continue;
     const bool across = group->facts().across == sharding::Across::shard;
-    const buffer::Layout& layout = group->layout();
-    for (int shard = 0; shard < std::ssize(layout.local_sizes); ++shard) {
-      const int replicas = across ? static_cast<int>(layout.across_of(shard).counts.size()) : 1;
-      for (int replica = 0; replica < replicas; ++replica)
-        for (const buffer::TensorRange& range : across ? layout.ranges_across(shard, replica) : layout.ranges(shard)) {
-          const Parameter& parameter = group->parameters()[static_cast<std::size_t>(range.tensor)];
-          if (step.takes_whole(parameter) && range.count != parameter.shape.numel())
-            return {index, static_cast<int>(range.tensor)};
-        }
-    }
+    if (group->facts().resident && !across) continue;
+    const auto shards = std::ssize(group->layout().local_sizes);
+    const auto replicas = across ? std::ssize(group->layout().across_of(0).counts) : 1;
+    for (int rank = 0; rank < shards * replicas; ++rank)
+      for (const buffer::TensorRange& range : group->stepped_ranges(rank)) {
+        const Parameter& parameter = group->parameters()[static_cast<std::size_t>(range.tensor)];
+        const std::int64_t block = step.block_of(parameter), end = range.begin + range.count;
+        if (block > 0 && (range.begin % block != 0 || (end % block != 0 && end != parameter.shape.numel())))
+          return {index, static_cast<int>(range.tensor)};
+      }
   }
   return {-1, -1};
 }
+
+std::int64_t StepWork::block_of(const Parameter& parameter) const {
+  const std::int64_t elements = block == nullptr ? 0 : block(parameter);
+  require<InputError>(elements >= 0, "the optimizer states a block of ", elements, " elements for '", parameter.name,
+                      "'; state at least 1, or 0 if it steps any range");
+  return std::min(elements, parameter.shape.numel());
+}
+
+namespace {
+
+/// Returns the smallest block that consists of whole blocks of the parameter and of whole blocks of its optimizer; the
+/// whole parameter if that would be larger.
+std::int64_t common_block(const Parameter& parameter, std::int64_t of_optimizer) {
+  const std::int64_t own = parameter.block, elements = parameter.shape.numel();
+  if (own == 0 || of_optimizer == 0) return std::max(own, of_optimizer);
+  const std::int64_t times = own / std::gcd(own, of_optimizer);
+  return times > elements / of_optimizer ? elements : times * of_optimizer;
+}
+
+}  // namespace
 
 std::vector<buffer::TensorGroup> specs_of(std::span<const GroupedParameters> groups, const StepWork& step,
                                           bool aligned) {
@@ -89,7 +117,7 @@ std::vector<buffer::TensorGroup> specs_of(std::span<const GroupedParameters> gro
            .work = group.frozen ? 0 : step(parameter),
            .joins_previous = parameter.joins_previous,
            .name = parameter.name,
-           .block = !group.frozen && step.takes_whole(parameter) ? parameter.shape.numel() : parameter.block});
+           .block = group.frozen ? parameter.block : common_block(parameter, step.block_of(parameter))});
   }
   return specs;
 }

@@ -34,7 +34,7 @@ void require_no_decays(std::string_view optimizer, GroupList groups) {
     }
 }
 
-void require_whole(std::string_view optimizer, const ModuleState& module, const StepWork& step) {
+void require_blocks(std::string_view optimizer, const ModuleState& module, const StepWork& step) {
   const Reference cut = module.first_cut(step);
   if (!cut.present()) return;
   const bool alone = module.parts().size() == 1;
@@ -42,9 +42,13 @@ void require_whole(std::string_view optimizer, const ModuleState& module, const 
   const bool across =
       module.group_list()[static_cast<std::size_t>(cut.group)]->facts().across == sharding::Across::shard;
   const std::string part = module.text_of_part(module.part_index(static_cast<std::size_t>(cut.group)));
+  const Parameter& parameter = module.parameter(cut);
+  const std::int64_t block = step.block_of(parameter);
+  const bool whole = block == parameter.shape.numel();
   throw InputError(
-      message("the optimizer ", optimizer, " works on whole matrices, and the strategy ",
-              alone ? "" : message("'", part, "' "), "cuts \"", module.parameter(cut).name,
+      message("the optimizer ", optimizer, " works on ",
+              whole ? "whole matrices" : message("blocks of ", block, " elements"), ", and the strategy ",
+              alone ? "" : message("'", part, "' "), "cuts ", whole ? "" : "inside of one of ", "\"", parameter.name,
               "\" over ranks; take a layout that keeps them whole (--layout ", across ? "blocks" : "owned or blocks",
               alone    ? ""
               : across ? ", or :layout=blocks in --sharding-of"

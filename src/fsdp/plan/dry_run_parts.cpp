@@ -41,8 +41,7 @@ Load load_of(GroupList groups, int rank, RowsOfRanks rows) {
   Load load{.amounts = amounts_of(groups, rank, rows)};
   for (const GroupTensors* const group : groups) {
     if (!group->facts().trainable) continue;
-    const int shards = static_cast<int>(group->layout().local_sizes.size());
-    for (const buffer::TensorRange& range : group->layout().ranges(rank % shards)) {
+    for (const buffer::TensorRange& range : group->stepped_ranges(rank)) {
       const Parameter& parameter = group->parameters()[static_cast<std::size_t>(range.tensor)];
       const auto extents = parameter.shape.extents.begin();
       load.stepped.emplace(parameter.role, std::vector<std::int64_t>(extents, extents + parameter.shape.rank));
@@ -99,11 +98,7 @@ std::vector<std::int64_t> state_bytes_of_ranks(
     std::int64_t trained = 0;
     for (const GroupTensors* const group : groups) {
       if (!group->facts().trainable) continue;
-      const buffer::Layout& layout = group->layout();
-      const int shards = static_cast<int>(layout.local_sizes.size());
-      const bool across = group->facts().across == sharding::Across::shard;
-      for (const buffer::TensorRange& range : across ? layout.ranges_across(rank % shards, rank / shards)
-                                                     : layout.ranges(rank % shards)) {
+      for (const buffer::TensorRange& range : group->stepped_ranges(rank)) {
         pieces.push_back({.resting = trained + range.local,
                           .count = range.count,
                           .states = states(group->parameters()[static_cast<std::size_t>(range.tensor)])});

@@ -15,8 +15,8 @@ namespace {
 
 enum class OptimizerPlace : std::uint8_t {
   replicated,  ///< every rank updates all parameters
-  sharded,     ///< FullyShard; Grain::tensors uses buffer::Owned, which does not split tensors
-  offloaded,   ///< sharded, in host memory; only for Grain::elements
+  sharded,     ///< FullyShard; an optimizer that states blocks uses buffer::Blocks, which does not split them
+  offloaded,   ///< sharded, in host memory
 };
 
 struct OptimizerRun {
@@ -38,7 +38,9 @@ RunResult train_by(const Strategy& strategy, const AnyOptimizer& optimizer, cons
 
 RunResult train_with(const AnyOptimizer& optimizer, const OptimizerRun& run) {
   RunTimeAny strategy{.strategy = FullyShard<>{}};
-  if (optimizer.grain() == optim::Grain::tensors) strategy.other_layout = buffer::Owned{};
+  const StepWork work = optimizer.step_work();
+  if (std::ranges::any_of(stepped_parameters(), [&](const Parameter& parameter) { return work.block_of(parameter) > 0; }))
+    strategy.other_layout = buffer::Blocks{};
   if (run.place == OptimizerPlace::offloaded) return train_by(Offload<RunTimeAny>{strategy}, optimizer, run);
   if (run.place == OptimizerPlace::replicated) strategy = {.strategy = Replicated{}};
   return train_by(strategy, optimizer, run);
@@ -59,7 +61,7 @@ bool expect_planned_bytes_of_first(std::string_view where, const RunResult& foun
 
 void check_optimizer_on_shards(const AnyOptimizer& optimizer, double lr) {
   constexpr std::string_view asked =
-      "ranks that step their shards alone (whole tensors, with Grain::tensors) have the losses, weights and states of "
+      "ranks that step their shards alone (whole blocks, if it states any) have the losses, weights and states of "
       "ranks that step everything, to the bit";
   const std::vector<StrategyCase> cases = {{.ranks = 2},
                                            {.ranks = 3},
@@ -108,7 +110,6 @@ void check_optimizer_resumes(const AnyOptimizer& optimizer, double lr) {
 }
 
 void check_optimizer_offloads(const AnyOptimizer& optimizer, double lr) {
-  if (optimizer.grain() == optim::Grain::tensors) return;
   constexpr std::string_view asked =
       "an optimizer whose weights and states live in host memory has the bits of one on the device";
   const StrategyCase how{.ranks = 3};

@@ -3,11 +3,17 @@
 
 namespace fsdp::optim {
 
-std::int64_t Muon::work(const Parameter& parameter) {
+std::int64_t Muon::block(const Parameter& parameter) const {
+  if (!is_matrix(parameter)) return 0;
+  const bool heads = per_head && parameter.block > 0 && parameter.block % matrix_of(parameter.shape)[1] == 0;
+  return heads ? parameter.block : parameter.shape.numel();
+}
+
+std::int64_t Muon::work(const Parameter& parameter) const {
   if (!is_matrix(parameter)) return parameter.shape.numel();
-  const Shape shape = matrix_of(parameter.shape);
-  const std::int64_t small = std::min(shape[0], shape[1]), large = std::max(shape[0], shape[1]);
-  return Muon{}.iterations * 2 * small * small * (2 * large + small);
+  const std::int64_t elements = block(parameter), columns = matrix_of(parameter.shape)[1], rows = elements / columns;
+  const std::int64_t small = std::min(rows, columns), large = std::max(rows, columns);
+  return parameter.shape.numel() / elements * iterations * 2 * small * small * (2 * large + small);
 }
 
 void Muon::validate() const {
