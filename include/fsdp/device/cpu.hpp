@@ -20,6 +20,7 @@
 #include <tessera/fsdp/core/tensor.hpp>
 #include <tessera/fsdp/device/device.hpp>
 #include <tessera/fsdp/device/memory.hpp>
+#include <tessera/fsdp/device/operations/codec.hpp>
 #include <tessera/fsdp/device/operations/elements.hpp>
 #include <tessera/fsdp/device/operations/optimizer.hpp>
 
@@ -90,6 +91,7 @@ class Cpu::Stream : public Queue, public Planner {
 
 FSDP_RUNS_OPERATIONS(Cpu)
 FSDP_RUNS(Cpu, AdamWStep)
+FSDP_RUNS(Cpu, CodedAdamWStep)
 
 /// Returns this process's affinity mask: one character per core, '1' if the process may run on it.
 std::string affinity_mask();

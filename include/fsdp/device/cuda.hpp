@@ -22,6 +22,7 @@
 #include <tessera/fsdp/device/device.hpp>
 #include <tessera/fsdp/device/host_memory.hpp>
 #include <tessera/fsdp/device/memory.hpp>
+#include <tessera/fsdp/device/operations/codec.hpp>
 #include <tessera/fsdp/device/operations/elements.hpp>
 #include <tessera/fsdp/device/operations/optimizer.hpp>
 
@@ -198,6 +199,7 @@ inline constexpr bool computes_in<Cuda, f16> = true;
 
 FSDP_RUNS_OPERATIONS(Cuda)
 FSDP_RUNS_IN_SCRATCH(Cuda, AdamWStep)
+FSDP_RUNS_IN_SCRATCH(Cuda, CodedAdamWStep)
 
 /// Pinned host memory. The optimizer's kernels access it over the bus.
 template <>

@@ -294,8 +294,8 @@ inline constexpr detail::Enqueue enqueue;
   std::int64_t scratch(const Device::Planner&, const Operation<T>&); \
   template <ComputedBy<Device> T>                                    \
   void run(Device::Stream&, const Operation<T>&, Scratch);
-/// Declares `run` and `scratch` of the operations of tessera/fsdp/device/operations/, except AdamWStep, which takes
-/// scratch on some devices only.
+/// Declares `run` and `scratch` of the operations of tessera/fsdp/device/operations/, except AdamWStep and
+/// CodedAdamWStep, which take scratch on some devices only.
 #define FSDP_RUNS_OPERATIONS(Device)                                      \
   FSDP_RUNS(Device, Add)                                                  \
   template <ComputedBy<Device> X, ComputedBy<Device> Y>                   \
@@ -312,7 +312,9 @@ inline constexpr detail::Enqueue enqueue;
   void run(Device::Stream&, const FixedPointSquares&, Scratch);           \
   void run(Device::Stream&, const DecideStep&);                           \
   FSDP_RUNS_IN_SCRATCH(Device, AddDigest)                                 \
-  FSDP_RUNS(Device, SgdStep)
+  FSDP_RUNS(Device, SgdStep)                                              \
+  FSDP_RUNS(Device, EncodeBlocks)                                         \
+  FSDP_RUNS(Device, DecodeBlocks)
 /// The same for the operations of tessera/fsdp/device/compute/, except Rope and CachedAttention, which take scratch on
 /// some devices only.
 #define FSDP_RUNS_COMPUTE(Device)                                             \

@@ -9,7 +9,7 @@
 #if defined(__CUDACC__)
 #define FSDP_BOTH __host__ __device__ __forceinline__  ///< compiles a function for host and device
 #else
-#define FSDP_BOTH inline
+#define FSDP_BOTH [[gnu::always_inline]] inline  // each instruction set needs its own copy
 #endif
 
 namespace fsdp::device {

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <limits>
 
+#include <tessera/fsdp/device/operations/codec.hpp>
 #include <tessera/fsdp/device/operations/optimizer.hpp>
 
 #include "host_device.hpp"
@@ -164,5 +165,20 @@ struct AdamWFactors {
         step_size(
             static_cast<float>(step.lr / (1 - pow(static_cast<double>(beta1), static_cast<double>(step.taken))))) {}
 };
+
+/// Computes AdamW's step of one element.
+FSDP_BOTH void adamw(const AdamWFactors& f, float& weight, float& first_moment, float& second_moment, float gradient) {
+  const float g = gradient * f.gradient_scale;
+  first_moment = f.beta1 * first_moment + f.one_minus_beta1 * g;
+  second_moment = f.beta2 * second_moment + f.one_minus_beta2 * g * g;
+  const float root = sqrtf(second_moment) * f.root_scale + f.eps;
+  weight = weight * f.decay - f.step_size * (first_moment / root);
+}
+
+/// Returns the draw of a step for elements from `begin`: each step has its own key. 0 stays 0.
+FSDP_BOTH Draw step_draw(const Draw& draw, std::int64_t begin, const StepDecision& step) {
+  const std::uint64_t key = draw.key == 0 ? 0 : draw.key + static_cast<std::uint64_t>(step.taken);
+  return {.key = key, .first = draw.first + begin};
+}
 
 }  // namespace fsdp::device

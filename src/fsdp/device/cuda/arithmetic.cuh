@@ -117,15 +117,6 @@ FSDP_BOTH float target_gradient(float logit, double maximum, double sum, float s
   return static_cast<float>(static_cast<double>(scale) * (exp(static_cast<double>(logit) - maximum) / sum - 1.0));
 }
 
-/// Computes AdamW's step of one element.
-FSDP_BOTH void adamw(const AdamWFactors& f, float& weight, float& first_moment, float& second_moment, float gradient) {
-  const float g = gradient * f.gradient_scale;
-  first_moment = f.beta1 * first_moment + f.one_minus_beta1 * g;
-  second_moment = f.beta2 * second_moment + f.one_minus_beta2 * g * g;
-  const float root = sqrtf(second_moment) * f.root_scale + f.eps;
-  weight = weight * f.decay - f.step_size * (first_moment / root);
-}
-
 /// Reads a contribution to a reduction: stored as one type, rounded to the wire type.
 template <class Stored, class Wire>
 FSDP_BOTH float contribution(Stored value) {

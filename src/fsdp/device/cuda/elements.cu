@@ -137,7 +137,7 @@ struct StepAdamW {
     load(second_moment + column, v);
     load(gradient + column, g);
 #pragma unroll
-    for (int i = 0; i < W; ++i) cuda::adamw(factors, w[i], m[i], v[i], g[i]);
+    for (int i = 0; i < W; ++i) device::adamw(factors, w[i], m[i], v[i], g[i]);
     store(main + column, w);
     store(first_moment + column, m);
     store(second_moment + column, v);

@@ -5,6 +5,7 @@
 /// A kernel runs on the caller's thread. Strides are the numbers of elements from one row to the next.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include <tessera/fsdp/core/dtype.hpp>
@@ -13,6 +14,8 @@
 
 namespace fsdp::device {
 struct AdamWFactors;  // in src/fsdp/device/optimizer_step.hpp
+struct BlockCode;
+struct Draw;
 struct SgdRules;
 struct StepDecision;
 }  // namespace fsdp::device
@@ -72,6 +75,25 @@ struct OptimizerKernels {
   /// Sums the squares of rint(x * scale), ties to even, over at most sum_chunk elements. Each |rint(x * scale)| is
   /// below 2^30.
   SplitSum (*fixed_point_squares)(const float* x, double scale, std::int64_t count);
+};
+
+template <class T>
+struct CodecFunctions {
+  /// `draw.first` is at the beginning of a block.
+  void (*encode)(const BlockCode& code, const T* x, std::byte* y, std::int64_t count, Draw draw);
+  void (*decode)(const BlockCode& code, const std::byte* x, T* y, std::int64_t count, bool accumulate);
+};
+/// The tensors of CodedAdamWStep from an element, which is the first of a block. `model` may be null.
+struct CodedRange {
+  float* main;
+  std::byte *first_moment, *second_moment;
+  const float* gradient;
+  bf16* model;
+  std::int64_t count;
+};
+struct CodecKernels : ByType<CodecFunctions> {
+  void (*dynamic8_adamw)(const AdamWFactors& factors, const CodedRange& range);
+  void (*bf16_adamw)(const AdamWFactors& factors, const CodedRange& range, Draw draw);
 };
 
 }  // namespace fsdp::device::cpu
