@@ -15,52 +15,56 @@
 
 namespace fsdp::device {
 
-/// The dynamic map of bitsandbytes 0.50.2 (create_dynamic_map): decade i of 0 to 6 is cut into 2^i equal parts
-/// (unsigned 2^(i + 1)), and a value is the middle of a part; also 0 and 1. The arithmetic is that of torch.linspace on
-/// the CPU, so the floats are the same. The signed map has the negatives of all values but 1 in addition.
-struct DynamicMap {
-  static constexpr std::uint32_t first_bucket = (127 - 23) << 7;  ///< below all midpoints
-  static constexpr std::uint32_t buckets = (23 << 7) + 1;
-  float values[256] = {};  ///< by code
-  int zero = 0;            ///< code of 0
-  /// For the numbers with the same sign, exponent and first 7 bits of the mantissa, among which is at most one
-  /// midpoint: the rank of the values below it << 17, and the last 16 bits of the midpoint, or 2^17 - 1 if there is
-  /// none.
-  std::uint32_t nearest[buckets] = {};
+FSDP_BOTH std::uint32_t bits_of(float x) { return __builtin_bit_cast(std::uint32_t, x); }
+FSDP_BOTH float float_of(std::uint32_t bits) { return __builtin_bit_cast(float, bits); }
 
-  constexpr explicit DynamicMap(bool is_signed) : zero(is_signed ? 127 : 0) {
-    constexpr float decades[] = {1e-6f, 1e-5f, 1e-4f, 1e-3f, 1e-2f, 1e-1f, 1};
-    values[255] = 1;
-    int rank = 0;  // of a magnitude
-    for (int decade = 0; decade < 7; ++decade) {
-      const int parts = 1 << (is_signed ? decade : decade + 1);
-      const float step = (1.0f - 0.1f) / static_cast<float>(parts);
-      const auto border = [&](int k) {
-        return static_cast<float>(k < (parts + 1) / 2 ? double{0.1f} + double{step} * k
-                                                      : 1 - double{step} * (parts - k));
-      };
-      for (int k = 0; k < parts; ++k) {
-        const float value = decades[decade] * ((border(k) + border(k + 1)) / 2);
-        values[zero + ++rank] = value;
-        if (is_signed) values[zero - rank] = -value;
-      }
+/// The dynamic map of bitsandbytes (create_dynamic_map), by its decades instead of its 256 values. Decade d of 0 to 6
+/// is from 10^(d - 7) to 10^(d - 6), cut into 2^d equal parts (unsigned 2^(d + 1)), and a value is the middle of a
+/// part; also 0 and 1. Values are numbered by magnitude: 0 has rank 0, and those of decade d begin at rank 2^d
+/// (unsigned 2^(d + 1) - 1), so the exponent of rank + is_unsigned is the decade + is_unsigned. Entry 7 of the tables
+/// is for 1.
+struct DynamicMap {
+  static constexpr float least = 0x1p-23f;  ///< replaces smaller magnitudes, which all become 0
+  int is_unsigned = 0;
+  float next[8] = {};    ///< above it, a magnitude is in the next decade
+  float slope[8] = {};   ///< ranks per unit
+  float offset[8] = {};  ///< of a decade's ranks + is_unsigned, at a magnitude of 0
+  float part[8] = {};    ///< width of a part
+  float start[8] = {};   ///< where the decade begins
+
+  constexpr explicit DynamicMap(bool is_signed) : is_unsigned(is_signed ? 0 : 1) {
+    double end = 1e-6;  // of decade d
+    for (int d = 0; d < 8; ++d, end *= 10) {
+      const int parts = 1 << (d + is_unsigned);
+      const double width = 0.9 * end / parts, above = d < 6 ? end + 4.5 * end / (2 * parts) : 1;
+      next[d] = d < 7 ? static_cast<float>((end - width / 2 + above) / 2) : 2;
+      slope[d] = d < 7 ? static_cast<float>(1 / width) : 0;
+      offset[d] = static_cast<float>(d < 7 ? parts * 8 / 9.0 : parts);
+      part[d] = d < 7 ? static_cast<float>(width) : 0;
+      start[d] = d < 7 ? static_cast<float>(0.1 * end) : 1;
     }
-    std::uint32_t below = 0;
-    for (std::uint32_t bucket = 0; bucket < buckets; ++bucket) {
-      nearest[bucket] = below << 17 | 0x1ffff;
-      if (below == static_cast<std::uint32_t>(255 - zero)) continue;
-      const float* const next = values + zero + below;
-      const auto midpoint = __builtin_bit_cast(std::uint32_t, 0.5f * (next[0] + next[1]));
-      if (midpoint >> 16 == first_bucket + bucket) nearest[bucket] = below++ << 17 | (midpoint & 0xffff);
-    }
+    // Decade 0 begins at half of its first value, and its slope leads from there to the border of its parts or further.
+    const double first = is_signed ? 2.75e-7 : 1.625e-7, slope_of_first = is_signed ? 1 / first : 1 / (5.5e-7 - first);
+    slope[0] = static_cast<float>(slope_of_first);
+    offset[0] = static_cast<float>(1 + is_unsigned - first * slope_of_first);
   }
 
-  /// Returns the rank of the value nearest to a magnitude of at most 1, which is given by its bits: of two at the same
-  /// distance, that of the smaller value, or of the larger magnitude if `negative` is 1.
-  FSDP_BOTH std::uint32_t rank_of(std::uint32_t bits, std::uint32_t negative) const {
-    const std::uint32_t top = bits >> 16;
-    const std::uint32_t entry = nearest[top > first_bucket ? top - first_bucket : 0];
-    return (entry >> 17) + ((bits & 0xffff) + negative > (entry & 0x1ffff) ? 1 : 0);
+  /// Returns the rank of the value nearest to a magnitude below 2; next to the middle of two values, rounding decides.
+  FSDP_BOTH int rank_of(float x) const {
+    x = x > least ? x : least;
+    // A decade that is that of x or the one before it: 2^(e - 23) is in decade 0.301 e + 0.08.
+    const int before = (static_cast<int>(bits_of(x) >> 23) - (127 - 23)) * 19 >> 6;
+    const int decade = before + (x > next[before] ? 1 : 0), last = (2 << (decade + is_unsigned)) - 1;
+    const float position = x * slope[decade];
+    const int at = static_cast<int>(position + offset[decade]);
+    return (at > last ? last : at) - is_unsigned;
+  }
+  FSDP_BOTH float value_of(int rank) const {
+    const float middle = static_cast<float>(rank + is_unsigned) + 0.5f;
+    const std::uint32_t power = bits_of(middle) >> 23;
+    const int decade = static_cast<int>(power) - 127 - is_unsigned;
+    const float value = (middle - float_of(power << 23)) * part[decade & 7];
+    return rank == 0 ? 0 : value + start[decade & 7];
   }
 };
 
@@ -84,9 +88,6 @@ struct NormalFloat4 {
                       1.0f};
 };
 
-FSDP_BOTH std::uint32_t bits_of(float x) { return __builtin_bit_cast(std::uint32_t, x); }
-FSDP_BOTH float float_of(std::uint32_t bits) { return __builtin_bit_cast(float, bits); }
-
 /// A block's scale, and the factors that divide by it. Small scales are divided in two steps, since 1 / scale may be
 /// infinite. `inverse` is 0 if all codes are that of 0: in a block of zeros, or with an element that is not finite.
 struct BlockScale {
@@ -100,7 +101,8 @@ struct BlockScale {
     lift = scale < 0x1p-64f ? 0x1p64f : 1;
     inverse = 1 / (scale * lift);
   }
-  FSDP_BOTH float ratio(float x) const { return x * lift * inverse; }
+  /// Returns x / scale, about; 0 if `inverse` is 0.
+  FSDP_BOTH float ratio(float x) const { return inverse > 0 ? x * lift * inverse : 0; }
 };
 
 /// The codes of each kind: `code(x, word)` of a ratio of element and scale, `value(code)`. `word`: 32 random bits, used
@@ -148,23 +150,25 @@ struct BlockCodes<BlockKind::fp8> {
 };
 
 template <>
-struct BlockCodes<BlockKind::dynamic8> {
+struct BlockCodes<BlockKind::dynamic8> {  // 127 is 0, 0 to 126 are negative, 255 is 1; -1 is absent
   static constexpr float top = 1;
   const DynamicMap& map;
   FSDP_BOTH std::uint8_t code(float x, std::uint32_t, bool) const {
-    const std::uint32_t bits = bits_of(clamped(x, 1)), negative = bits >> 31;
-    const int rank = static_cast<int>(map.rank_of(bits & 0x7fffffff, negative));
-    const int kept = negative != 0 && rank > 127 ? 127 : rank;
-    return static_cast<std::uint8_t>(negative != 0 ? map.zero - kept : map.zero + kept);
+    const int rank = map.rank_of(fabsf(x));
+    return static_cast<std::uint8_t>(x < 0 ? 127 - (rank < 127 ? rank : 127) : 127 + rank);
   }
-  FSDP_BOTH float value(std::uint8_t code) const { return map.values[code]; }
+  FSDP_BOTH float value(std::uint8_t code) const {
+    const float magnitude = map.value_of(code < 127 ? 127 - code : code - 127);
+    return code < 127 ? -magnitude : magnitude;
+  }
 };
 
 template <>
-struct BlockCodes<BlockKind::dynamic8_unsigned> : BlockCodes<BlockKind::dynamic8> {
-  FSDP_BOTH std::uint8_t code(float x, std::uint32_t, bool) const {
-    return static_cast<std::uint8_t>(map.rank_of(bits_of(x > 0 ? clamped(x, 1) : 0), 0));
-  }
+struct BlockCodes<BlockKind::dynamic8_unsigned> {
+  static constexpr float top = 1;
+  const DynamicMap& map;
+  FSDP_BOTH std::uint8_t code(float x, std::uint32_t, bool) const { return static_cast<std::uint8_t>(map.rank_of(x)); }
+  FSDP_BOTH float value(std::uint8_t code) const { return map.value_of(code); }
 };
 
 template <>
@@ -189,18 +193,9 @@ FSDP_BOTH std::uint16_t bf16_bits(float x, std::uint32_t word, bool stochastic) 
   return static_cast<std::uint16_t>(x != x ? (bits >> 16 | 0x40u) : sum);
 }
 
-/// Return the codes of AdamW's moments in a block. The first moment's sign stays, as in bitsandbytes' kernels; a second
-/// moment above 0 stays above 0, so that the first moment is never divided by eps alone.
-FSDP_BOTH std::uint8_t first_moment_byte(const BlockCodes<BlockKind::dynamic8>& codes, const BlockScale& scale,
-                                         float moment) {
-  const int zero = codes.map.zero, code = codes.code(scale.ratio(moment), 0, false);
-  const int guarded = code == zero && moment < 0 ? zero - 1 : code;
-  return static_cast<std::uint8_t>(scale.inverse == 0 ? 0 : guarded);
-}
-FSDP_BOTH std::uint8_t second_moment_byte(const BlockCodes<BlockKind::dynamic8_unsigned>& codes,
-                                          const BlockScale& scale, float moment) {
-  const int code = codes.code(scale.ratio(moment), 0, false);
-  return static_cast<std::uint8_t>(scale.inverse == 0 ? 0 : code == 0 && moment > 0 ? 1 : code);
-}
+/// Return the codes of AdamW's moments in a block, from their codes. The first moment's sign stays, as in bitsandbytes'
+/// kernels; a second moment above 0 stays above 0, so that the first moment is never divided by eps alone.
+FSDP_BOTH int guarded_first(int code, float moment) { return code == 127 && moment < 0 ? 126 : code; }
+FSDP_BOTH int guarded_second(int code, float moment) { return code == 0 && moment > 0 ? 1 : code; }
 
 }  // namespace fsdp::device

@@ -21,7 +21,7 @@ FSDP_INLINE void with_codes(BlockKind kind, const Body& body) {
     case BlockKind::int8: return body(BlockCodes<BlockKind::int8>{});
     case BlockKind::fp8: return body(BlockCodes<BlockKind::fp8>{});
     case BlockKind::dynamic8: return body(BlockCodes<BlockKind::dynamic8>{signed_map});
-    case BlockKind::dynamic8_unsigned: return body(BlockCodes<BlockKind::dynamic8_unsigned>{{unsigned_map}});
+    case BlockKind::dynamic8_unsigned: return body(BlockCodes<BlockKind::dynamic8_unsigned>{unsigned_map});
     case BlockKind::nf4: return body(BlockCodes<BlockKind::nf4>{nf4_map});
   }
 }
@@ -40,10 +40,112 @@ FSDP_INLINE std::uint32_t largest_of(const T* x, std::int64_t count) {
   return static_cast<std::uint32_t>(largest);
 }
 
+/// Returns table[index mod 8] in each lane.
+FSDP_INLINE Floats from_table(const float (&table)[8], Integers index) {
+#if defined(__AVX512F__)
+  const __m512 both = _mm512_maskz_broadcast_f32x8(0xffff, _mm256_loadu_ps(table));
+  return reinterpret_cast<Floats>(_mm512_maskz_permutexvar_ps(0xffff, reinterpret_cast<__m512i>(index), both));
+#elif defined(__AVX2__)
+  return reinterpret_cast<Floats>(_mm256_permutevar8x32_ps(_mm256_loadu_ps(table), reinterpret_cast<__m256i>(index)));
+#else
+  Floats found = {};
+  for (int lane = 0; lane < lanes; ++lane) found[lane] = table[index[lane] & 7];
+  return found;
+#endif
+}
+
+FSDP_INLINE Integers load_bytes(const std::uint8_t* from) {
+#if defined(__AVX512F__)
+  return reinterpret_cast<Integers>(
+      _mm512_maskz_cvtepu8_epi32(0xffff, _mm_loadu_si128(reinterpret_cast<const __m128i*>(from))));
+#elif defined(__AVX2__)
+  return reinterpret_cast<Integers>(_mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from))));
+#else
+  Integers found = {};
+  for (int lane = 0; lane < lanes; ++lane) found[lane] = from[lane];
+  return found;
+#endif
+}
+FSDP_INLINE void store_bytes(std::uint8_t* to, Integers bytes) {
+#if defined(__AVX512F__)
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(to),
+                   _mm512_maskz_cvtepi32_epi8(0xffff, reinterpret_cast<__m512i>(bytes)));
+#else
+  for (int lane = 0; lane < lanes; ++lane) to[lane] = static_cast<std::uint8_t>(bytes[lane]);
+#endif
+}
+
+FSDP_INLINE Integers smaller_of(Integers first, Integers second) {
+#if defined(__AVX512F__)  // g++ 12 would keep comparisons as registers instead of masks
+  return reinterpret_cast<Integers>(
+      _mm512_maskz_min_epi32(0xffff, reinterpret_cast<__m512i>(first), reinterpret_cast<__m512i>(second)));
+#else
+  const Integers condition = first < second;
+  return (condition & first) | (~condition & second);
+#endif
+}
+
+// DynamicMap's functions on registers, with the same arithmetic: the compiler would not keep the tables in registers.
+
+FSDP_INLINE Integers ranks_of(const DynamicMap& map, Floats x) {
+  x = larger_of(x, broadcast(DynamicMap::least));
+  const Integers before = ((reinterpret_cast<Integers>(x) >> 23) - (127 - 23)) * 19 >> 6;
+  const Integers decade = before - (x > from_table(map.next, before));
+  const Integers last = ((Integers{} + 2) << (decade + map.is_unsigned)) - 1;
+  const Floats position = x * from_table(map.slope, decade);
+  const Integers at = __builtin_convertvector(position + from_table(map.offset, decade), Integers);
+  return smaller_of(at, last) - map.is_unsigned;
+}
+FSDP_INLINE Floats values_of(const DynamicMap& map, Integers rank) {
+  const Floats middle = __builtin_convertvector(rank + map.is_unsigned, Floats) + 0.5f;
+  const Integers power = reinterpret_cast<Integers>(middle) & 0x7f800000;
+  const Integers decade = (power >> 23) - 127 - map.is_unsigned;
+  const Floats value = (middle - reinterpret_cast<Floats>(power)) * from_table(map.part, decade);
+  return select(rank > 0, value + from_table(map.start, decade), Floats{});
+}
+
+constexpr std::int32_t sign_bit = -0x7fffffff - 1;
+FSDP_INLINE Integers codes_of(const BlockCodes<BlockKind::dynamic8>& codes, Floats x) {
+  const Integers bits = reinterpret_cast<Integers>(x), sign = bits >> 31;  // 0 or -1
+  const Integers rank = ranks_of(codes.map, reinterpret_cast<Floats>(bits & ~sign_bit));
+  return 127 + ((smaller_of(rank, 128 + sign) ^ sign) - sign);
+}
+FSDP_INLINE Integers codes_of(const BlockCodes<BlockKind::dynamic8_unsigned>& codes, Floats x) {
+  return ranks_of(codes.map, x);
+}
+FSDP_INLINE Floats values_of(const BlockCodes<BlockKind::dynamic8>& codes, Integers code) {
+  const Integers from_zero = code - 127, sign = from_zero >> 31;
+  const Floats magnitude = values_of(codes.map, (from_zero ^ sign) - sign);
+  return reinterpret_cast<Floats>(reinterpret_cast<Integers>(magnitude) | (from_zero & sign_bit));
+}
+FSDP_INLINE Floats values_of(const BlockCodes<BlockKind::dynamic8_unsigned>& codes, Integers code) {
+  return values_of(codes.map, code);
+}
+
+template <class Codes>
+constexpr bool is_dynamic = requires(Codes codes) {
+  codes.map.least;
+};
+
 /// Calls step(begin, end) for a block's ranges of at most `most` elements.
 template <class Step>
 FSDP_INLINE void for_ranges(std::int64_t count, Step step) {
   for (std::int64_t begin = 0; begin < count; begin += most) step(begin, count - begin < most ? count : begin + most);
+}
+
+/// Decodes a range of at most `most` elements; of a dynamic map, all lanes of the last register.
+template <class Codes>
+FSDP_INLINE void decode_range(const Codes& codes, const std::uint8_t* x, float* y, float scale, std::int64_t count) {
+  if constexpr (is_dynamic<Codes>) {
+    std::uint8_t last[lanes] = {};
+    for_vectors(count, [&](std::int64_t i, auto part) FSDP_INLINE_LAMBDA {
+      const bool whole = size_of(part) == size_of(Whole{});
+      if (!whole) __builtin_memcpy(last, x + i, size_of(part));
+      store(y + i, values_of(codes, load_bytes(whole ? x + i : last)) * scale, part);
+    });
+  } else {
+    for (std::int64_t i = 0; i < count; ++i) y[i] = codes.value(x[i]) * scale;
+  }
 }
 
 template <bool stochastic, class Codes, class T>
@@ -52,15 +154,21 @@ FSDP_INLINE void encode_block(const Codes& codes, bool halves, const T* x, std::
   const BlockScale scale(largest_of(x, count), Codes::top);
   __builtin_memcpy(y, &scale.scale, 4);
   y += 4;
-  const std::uint8_t zero = codes.code(0, 0, false);
   for_ranges(count, [&](std::int64_t begin, std::int64_t end) FSDP_INLINE_LAMBDA {
     std::uint8_t found[most];
     const std::int64_t length = end - begin;
-    for (std::int64_t i = 0; i < length; ++i) {
-      const std::uint32_t word = stochastic ? dropout_word(row, static_cast<std::uint32_t>(begin + i)) : 0;
-      found[i] = codes.code(scale.ratio(x[begin + i]), word, stochastic);
+    if (scale.inverse == 0) {
+      __builtin_memset(found, halves ? 7 : 0, most);
+    } else if constexpr (is_dynamic<Codes>) {
+      for_vectors(length, [&](std::int64_t i, auto part) FSDP_INLINE_LAMBDA {
+        store_bytes(found + i, codes_of(codes, load(x + begin + i, part) * scale.lift * scale.inverse));
+      });
+    } else {
+      for (std::int64_t i = 0; i < length; ++i) {
+        const std::uint32_t word = stochastic ? dropout_word(row, static_cast<std::uint32_t>(begin + i)) : 0;
+        found[i] = codes.code(scale.ratio(x[begin + i]), word, stochastic);
+      }
     }
-    if (scale.inverse == 0) __builtin_memset(found, zero, most);
     if (!halves) {
       __builtin_memcpy(y + begin, found, static_cast<std::size_t>(length));
     } else {
@@ -112,9 +220,12 @@ FSDP_INLINE void decode_blocks(const BlockCode& code, const std::byte* x, T* y, 
           read = unpacked;
         }
         T* const to = y + at + begin;
-        for (std::int64_t i = 0; i < end - begin; ++i) {
-          const float value = codes.value(read[i]) * scale;
-          put(to + i, accumulate ? to[i] + value : value);
+        if constexpr (!accumulate && sizeof(T) == sizeof(float)) {
+          decode_range(codes, read, to, scale, end - begin);
+        } else {
+          float values[most];
+          decode_range(codes, read, values, scale, end - begin);
+          for (std::int64_t i = 0; i < end - begin; ++i) put(to + i, accumulate ? to[i] + values[i] : values[i]);
         }
       });
       from += ((halves ? (length + 1) / 2 : length) + 3) / 4 * 4;
@@ -143,9 +254,24 @@ FSDP_INLINE void step_range(const AdamWFactors& factors, Moments& moments, float
   for (std::int64_t i = 0; model != nullptr && i < count; ++i) put(model + i, main[i]);
 }
 
+/// Encodes a moment of a block; `guarded` corrects its codes (see block_codes.hpp).
+template <class Codes, class Guard>
+FSDP_INLINE void encode_moment(const Codes& codes, const float* moment, std::uint8_t* y, std::int64_t count,
+                               Guard guarded) {
+  const BlockScale scale(largest_of(moment, count), 1);
+  __builtin_memcpy(y, &scale.scale, 4);
+  std::uint8_t found[most] = {};
+  if (scale.inverse > 0)
+    for_vectors(count, [&](std::int64_t i, auto part) FSDP_INLINE_LAMBDA {
+      const Floats value = load(moment + i, part);
+      store_bytes(found + i, guarded(codes_of(codes, value * scale.lift * scale.inverse), value));
+    });
+  __builtin_memcpy(y + 4, found, static_cast<std::size_t>(count));
+}
+
 void dynamic8_adamw(const AdamWFactors& factors, const CodedRange& range) {
   constexpr BlockCodes<BlockKind::dynamic8> first_codes{signed_map};
-  constexpr BlockCodes<BlockKind::dynamic8_unsigned> second_codes{{unsigned_map}};
+  constexpr BlockCodes<BlockKind::dynamic8_unsigned> second_codes{unsigned_map};
   auto* first = reinterpret_cast<std::uint8_t*>(range.first_moment);
   auto* second = reinterpret_cast<std::uint8_t*>(range.second_moment);
   Moments moments;
@@ -154,15 +280,16 @@ void dynamic8_adamw(const AdamWFactors& factors, const CodedRange& range) {
     float scale = 0, second_scale = 0;
     __builtin_memcpy(&scale, first, 4);
     __builtin_memcpy(&second_scale, second, 4);
-    for (std::int64_t i = 0; i < count; ++i) moments.first[i] = first_codes.value(first[4 + i]) * scale;
-    for (std::int64_t i = 0; i < count; ++i) moments.second[i] = second_codes.value(second[4 + i]) * second_scale;
+    decode_range(first_codes, first + 4, moments.first, scale, count);
+    decode_range(second_codes, second + 4, moments.second, second_scale, count);
     step_range(factors, moments, range.main + at, range.gradient + at,
                range.model == nullptr ? nullptr : range.model + at, count);
-    const BlockScale m(largest_of(moments.first, count), 1), v(largest_of(moments.second, count), 1);
-    __builtin_memcpy(first, &m.scale, 4);
-    __builtin_memcpy(second, &v.scale, 4);
-    for (std::int64_t i = 0; i < count; ++i) first[4 + i] = first_moment_byte(first_codes, m, moments.first[i]);
-    for (std::int64_t i = 0; i < count; ++i) second[4 + i] = second_moment_byte(second_codes, v, moments.second[i]);
+    encode_moment(first_codes, moments.first, first, count, [](Integers code, Floats moment) FSDP_INLINE_LAMBDA {
+      return code + ((code == 127) & (moment < 0.0f));
+    });
+    encode_moment(second_codes, moments.second, second, count, [](Integers code, Floats moment) FSDP_INLINE_LAMBDA {
+      return code - ((code == 0) & (moment > 0.0f));
+    });
   }
 }
 
