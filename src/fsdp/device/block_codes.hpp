@@ -110,7 +110,10 @@ struct BlockScale {
 template <BlockKind kind>
 struct BlockCodes;
 
-FSDP_BOTH float clamped(float x, float most) { return x > most ? most : x < -most ? -most : x; }
+FSDP_BOTH float clamped(float x, float most) {
+  x = most < x ? most : x;
+  return -most > x ? -most : x;
+}
 /// Returns x, at most 127 in magnitude, as an integer: the nearest, ties to even, or the largest that is at most x plus
 /// a random fraction, which has 16 bits, so that integers stay.
 FSDP_BOTH int rounded(float x, std::uint32_t word, bool stochastic) {

@@ -41,7 +41,7 @@ FSDP_INLINE std::uint32_t largest_of(const T* x, std::int64_t count) {
 }
 
 /// Returns table[index mod 8] in each lane.
-FSDP_INLINE Floats from_table(const float (&table)[8], Integers index) {
+FSDP_INLINE Floats from_table(const float* table, Integers index) {
 #if defined(__AVX512F__)
   const __m512 both = _mm512_maskz_broadcast_f32x8(0xffff, _mm256_loadu_ps(table));
   return reinterpret_cast<Floats>(_mm512_maskz_permutexvar_ps(0xffff, reinterpret_cast<__m512i>(index), both));
@@ -105,6 +105,9 @@ FSDP_INLINE Floats values_of(const DynamicMap& map, Integers rank) {
 }
 
 constexpr std::int32_t sign_bit = -0x7fffffff - 1;
+FSDP_INLINE Integers codes_of(const BlockCodes<BlockKind::int8>&, Floats x) {  // in the low bytes
+  return reinterpret_cast<Integers>(larger_of(smaller_of(x, broadcast(127)), broadcast(-127)) + 0x1.8p23f);
+}
 FSDP_INLINE Integers codes_of(const BlockCodes<BlockKind::dynamic8>& codes, Floats x) {
   const Integers bits = reinterpret_cast<Integers>(x), sign = bits >> 31;  // 0 or -1
   const Integers rank = ranks_of(codes.map, reinterpret_cast<Floats>(bits & ~sign_bit));
@@ -122,10 +125,9 @@ FSDP_INLINE Floats values_of(const BlockCodes<BlockKind::dynamic8_unsigned>& cod
   return values_of(codes.map, code);
 }
 
-template <class Codes>
-constexpr bool is_dynamic = requires(Codes codes) {
-  codes.map.least;
-};
+FSDP_INLINE Floats values_of(const BlockCodes<BlockKind::nf4>& codes, Integers code) {
+  return select(code > 7, from_table(codes.map.values + 8, code), from_table(codes.map.values, code));
+}
 
 /// Calls step(begin, end) for a block's ranges of at most `most` elements.
 template <class Step>
@@ -133,10 +135,10 @@ FSDP_INLINE void for_ranges(std::int64_t count, Step step) {
   for (std::int64_t begin = 0; begin < count; begin += most) step(begin, count - begin < most ? count : begin + most);
 }
 
-/// Decodes a range of at most `most` elements; of a dynamic map, all lanes of the last register.
+/// Decodes a range.
 template <class Codes>
 FSDP_INLINE void decode_range(const Codes& codes, const std::uint8_t* x, float* y, float scale, std::int64_t count) {
-  if constexpr (is_dynamic<Codes>) {
+  if constexpr (requires { values_of(codes, Integers{}); }) {
     std::uint8_t last[lanes] = {};
     for_vectors(count, [&](std::int64_t i, auto part) FSDP_INLINE_LAMBDA {
       const bool whole = size_of(part) == size_of(Whole{});
@@ -159,7 +161,7 @@ FSDP_INLINE void encode_block(const Codes& codes, bool halves, const T* x, std::
     const std::int64_t length = end - begin;
     if (scale.inverse == 0) {
       __builtin_memset(found, halves ? 7 : 0, most);
-    } else if constexpr (is_dynamic<Codes>) {
+    } else if constexpr (!stochastic && requires { codes_of(codes, Floats{}); }) {
       for_vectors(length, [&](std::int64_t i, auto part) FSDP_INLINE_LAMBDA {
         store_bytes(found + i, codes_of(codes, load(x + begin + i, part) * scale.lift * scale.inverse));
       });
