@@ -67,5 +67,33 @@ TEST(FullValues, MatchThoseOfReplicasUnderEveryStrategy) {
   EXPECT_EQ(seen<Bf16Mixed>(3, RunTimeAny{.strategy = FullyShard<>{}}), seen<Bf16Mixed>(3, Replicated{}));
 }
 
+/// A step on gradients and states that were written equals one whose gradients were computed so.
+TEST(FullValues, WrittenGradientsAndStatesAreThoseOfTheNextStep) {
+  const auto weights_after = [](int ranks, const RunTimeAny& strategy, float factor) {
+    return of_first_rank(ranks, [&](Comm& communicator) {
+      Initialized<RunTimeAny> sharded(communicator, net::units(3), strategy);
+      net::train(sharded, {.uses = {0, 1, 2}});
+      with_full_gradients(
+          sharded.module(), {"*"},
+          [&](const Parameter&, Tensor<float> values) {
+            for (std::int64_t i = 0; i < values.numel(); ++i) values.data()[i] = factor * static_cast<float>(i % 7);
+          },
+          Access::write);
+      optim::with_full_states(
+          sharded.module(), sharded.optimizer(), {"unit1.w"},
+          [&](const Parameter&, std::string_view, Tensor<float> values) {
+            if (communicator.rank() == ranks - 1) std::fill_n(values.data(), values.numel(), 0.25f);
+          },
+          Access::write, ranks - 1);
+      sharded.step(0, {.lr = 1e-2});
+      return net::weights(sharded);
+    });
+  };
+  const Whole expected = weights_after(1, {.strategy = Replicated{}}, 0.5f);
+  EXPECT_NE(weights_after(1, {.strategy = Replicated{}}, 0.25f), expected);
+  for (const RunTimeAny& strategy : sharded_strategies()) EXPECT_EQ(weights_after(3, strategy, 0.5f), expected);
+  EXPECT_EQ(weights_after(3, {.strategy = Replicated{}}, 0.5f), expected);
+}
+
 }  // namespace
 }  // namespace fsdp::test

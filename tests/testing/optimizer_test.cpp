@@ -87,9 +87,9 @@ struct FlawedOptimizer {
 
   static constexpr std::string_view name() { return "flawed"; }
   static constexpr optim::Grain grain() { return optim::Grain::elements; }
-  std::span<const std::string_view> states(const Parameter&) const {
-    static constexpr std::array<std::string_view, 2> names = {"momentum", "momentum"};
-    return std::span(names).first(flaw == StepFlaw::names_states_alike ? 2 : 1);
+  std::span<const optim::StateSpec> states(const Parameter&) const {
+    static constexpr std::array<optim::StateSpec, 2> all = {"momentum", "momentum"};
+    return std::span(all).first(flaw == StepFlaw::names_states_alike ? 2 : 1);
   }
   template <class Stream, class Compute>
   void update(Stream& stream, const optim::Update<Compute>& piece, Tensor<const device::StepDecision> decision) const {
@@ -123,7 +123,10 @@ struct OurOptimizers {
             {optim::Sgd{.momentum = 0.9, .nesterov = true, .weight_decay = 0.1}},
             {optim::Sgd{.momentum = 0}},
             {optim::Muon{}},
-            {optim::Muon{.per_head = true}}};
+            {optim::Muon{.per_head = true}},
+            {optim::AdamW{.moments = optim::Moments::bf16}},
+            {optim::AdamW{.moments = optim::Moments::dynamic8}},
+            {optim::Muon{.adamw = {.moments = optim::Moments::dynamic8}}}};
   }
 };
 
