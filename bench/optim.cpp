@@ -135,7 +135,7 @@ struct Balance {
 Balance balance_of(const std::vector<Parameter>& parameters, std::int64_t layers, int ranks) {
   buffer::TensorGroup layer;
   for (const Parameter& parameter : parameters)
-    layer.tensors.push_back({.shape = parameter.shape, .work = optim::Muon::work(parameter)});
+    layer.tensors.push_back({.shape = parameter.shape, .work = optim::Muon{}.work(parameter)});
   const std::vector<buffer::TensorGroup> groups(static_cast<std::size_t>(layers), layer);
   std::vector<std::int64_t> work(static_cast<std::size_t>(ranks)), elements(work.size());
   for (const buffer::Layout& layout : buffer::Owned{}.build(groups, ranks)) {
@@ -167,7 +167,7 @@ Line measure_muon(const BenchOptions& options, cli::PrecisionChoice precision, i
   rounds.run(options.repeats);
 
   std::int64_t work = 0;
-  for (const Parameter& parameter : layer) work += optim::Muon::work(parameter);
+  for (const Parameter& parameter : layer) work += optim::Muon{}.work(parameter);
   const int ranks = options.stack.comm.ranks > 1 ? static_cast<int>(options.stack.comm.ranks) : 8;
   const Balance balance = balance_of(layer, options.layers, ranks);
   return Line("muon")

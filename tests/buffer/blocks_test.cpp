@@ -100,7 +100,7 @@ TEST(Blocks, WithoutADeclarationAreRowsOrConsecutiveElementsOfWhichTheLastAreFew
   EXPECT_EQ(counts_of(groups, 2), (std::vector<Counts>{{120, 80}})) << "padded to 256 elements";
   EXPECT_EQ(counts_of(groups, 2, {.elements = 64}), (std::vector<Counts>{{128, 72}}));
   EXPECT_EQ(counts_of(groups, 2, {.elements = 1000}), (std::vector<Counts>{{0, 200}}));
-  EXPECT_EQ(Blocks{.elements = 64}.text(), "blocks:elements=64");
+  EXPECT_EQ(Blocks{.elements = 64}.text(), "blocks:64");
   EXPECT_INPUT_ERROR(counts_of(groups, 2, {.elements = -1}), "blocks: a block of -1 elements is requested; give");
 }
 

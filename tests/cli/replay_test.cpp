@@ -18,7 +18,8 @@ namespace {
 TEST(RecordedStack, IsRebuiltFromTheTextsOfItsPolicies) {
   for (const char* flag :
        {"fsdp2", "fsdp2:pieces=4", "zero3:prefetch=2:persist=64:pieces=8", "fsdp2:no-reshard", "zero1:pieces=2"})
-    for (const LayoutChoice layout : {LayoutChoice::own, LayoutChoice::owned, LayoutChoice::blocks}) {
+    for (const LayoutChoice layout :
+         {LayoutChoice(), {LayoutChoice::owned}, {LayoutChoice::blocks}, {LayoutChoice::blocks, 64}}) {
       ShardingChoice choice = parse_sharding(flag);
       choice.layout = layout;
       const auto strategy = sharding_of<Offload<RunTimeAny>>(choice);

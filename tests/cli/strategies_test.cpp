@@ -93,9 +93,9 @@ Train parsed(std::string_view flags) {
 TEST(ShardingOfUnits, ReachesTheStrategyAndReturnsFromItsText) {
   const std::pair<std::string, std::string> cases[] = {
       {"--sharding fsdp2:prefetch=2 --layout flat --sharding-of embed_tokens|lm_head=replicated "
-       "*norm*,role=vector,most=64=zero3:persist=64:layout=rows",
+       "*norm*,role=vector,most=64=zero3:persist=64:layout=blocks:40",
        "fsdp2:prefetch=2:layout=flat:embed_tokens|lm_head=(replicated):*norm*,role=vector,most=64=(zero3:persist=64:"
-       "layout=rows):offload=optimizer"},
+       "layout=blocks:40):offload=optimizer"},
       {"--sharding hybrid:2:full:zero2 --sharding-of a=hybrid:2:full --sharding-of b=hybrid:2:full:zero3:layout=rows",
        "hybrid:2:full:zero2:a=(fsdp2):b=(zero3:layout=rows):offload=optimizer"}};
   for (const auto& [flags, text] : cases) {
@@ -120,6 +120,9 @@ TEST(ShardingOfUnits, RefusesWhatNoRunHas) {
   for (const auto& [flags, message] : std::vector<std::pair<std::string, std::string>>{
            {"--sharding-of embed_tokens", "is not a pattern and a strategy; write PATTERN=STRATEGY"},
            {"--sharding-of =zero1", "is not a pattern and a strategy"},
+           {"--sharding-of a=zero1:layout=", "--sharding-of a=zero1:layout=: --layout '' is not known; known: default"},
+           {"--sharding-of a=zero1:layout=blocks:0", "--layout blocks:0 is not known; did you mean 'blocks'?"},
+           {"--layout blocks:many", "--layout blocks:many is not known; did you mean 'blocks'?"},
            {"--sharding-of a=zerro1", "--sharding-of a=zerro1: --sharding zerro1 is not known; did you mean 'zero1'?"},
            {"--sharding-of a,rule=table=zero1", "'rule=table' of the pattern 'a,rule=table' is not valid"},
            {"--sharding-of a=zero1:b=(zero2)", "has strategies of units inside; give each its own --sharding-of"},

@@ -67,6 +67,37 @@ TEST(Muon, TensorsWithMoreAxesAreSteppedAsTheFlattenedMatrix) {
   EXPECT_EQ(trained(2, with_shape({5, 1, 5}), Replicated{}, muon), trained(2, with_shape({5, 5}), Replicated{}, muon));
 }
 
+/// A border in each group of tensors of two ranks, given by hand.
+struct BorderAt {
+  static constexpr std::string_view name = "border-at";
+  std::int64_t border = 0;
+  std::vector<buffer::Layout> build(std::span<const buffer::TensorGroup> groups, int) const {
+    std::vector<buffer::Layout> layouts;
+    for (const buffer::TensorGroup& group : groups) {
+      std::vector<Shape> shapes;
+      for (const buffer::TensorSpec& tensor : group.tensors) shapes.push_back(tensor.shape);
+      buffer::Layout& layout = layouts.emplace_back(buffer::lay_out(shapes));
+      buffer::cut_at(layout, std::vector<std::int64_t>{0, border, layout.full_size});
+    }
+    return layouts;
+  }
+};
+
+TEST(Muon, PerHeadAcceptsAUsersLayoutUnlessItCutsAHead) {
+  std::vector<Unit> units = net::units(3);
+  for (Unit& unit : units) unit.parameters[0].block = net::width;  // a row
+  const optim::RunTimeOptimizer muon{optim::Muon{.per_head = true}};
+  const Whole expected = trained(2, units, Replicated{}, muon);
+  const auto with_border = [&](std::int64_t border) {
+    return trained(2, units, WithLayout<FullyShard<>, BorderAt>{{}, {border}}, muon);
+  };
+  for (const std::int64_t border : {std::int64_t{0}, net::width, 3 * net::width, net::width * net::width})
+    EXPECT_EQ(with_border(border), expected) << border;
+  EXPECT_INPUT_ERROR(with_border(net::width + 1),
+                     "the optimizer muon works on blocks of 5 elements, and the strategy cuts inside of one of \"");
+  EXPECT_NE(trained(2, units, Replicated{}, {optim::Muon{}}), expected);
+}
+
 /// These tensors do not have rows and columns.
 TEST(Muon, VectorsAndEmptyTensorsWithMatrixRoleUseAdamW) {
   for (const Shape& shape : {Shape{25}, Shape{0, 8}}) {

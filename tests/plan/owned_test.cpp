@@ -103,30 +103,61 @@ std::int64_t matrices_alone(const Parameter& parameter) {
   return shape.rank == 2 ? shape[0] * shape[0] * shape[1] : 0;
 }
 
-/// 6 heads and 2 key-value heads on 4 ranks.
+/// 6 heads and 2 key-value heads on 12 ranks.
 TEST(Blocks, OfALlamaAreHeadsAndTheMatricesThatMuonSteps) {
   LlamaConfig config = small;
   config.heads = 6, config.kv_heads = 2;
   const std::int64_t head = config.head_dim * config.hidden_size;
-  for (const optim::RunTimeOptimizer& optimizer : {optim::RunTimeOptimizer{}, {optim::Muon{}}}) {
-    int heads = 0, parts_of_tables = 0;
-    for (const int rank : {0, 1, 2, 3}) {
-      comm::Simulated<> communicator({.ranks = 4, .rank = rank});
+  for (const optim::RunTimeOptimizer& optimizer :
+       {optim::RunTimeOptimizer{}, {optim::Muon{}}, {optim::Muon{.per_head = true}}}) {
+    const StepWork work = optim::step_work(optimizer);
+    int heads = 0, parts_of_tables = 0, parts_of_heads = 0;
+    for (int rank = 0; rank < 12; ++rank) {
+      comm::Simulated<> communicator({.ranks = 12, .rank = rank});
       const Module module(communicator, Model(config), Sharding{{}, buffer::Blocks{}},
-                          {.size = {.sequence_length = 16}, .step_work = optim::step_work(optimizer)});
+                          {.size = {.sequence_length = 16}, .step_work = work});
       for (const auto& piece : module.shards()) {
         const bool whole = piece.main.numel() == piece.parameter->shape.numel();
-        if (optim::Muon::is_matrix(*piece.parameter) && optimizer.grain() == optim::Grain::tensors) {
+        if (work.block_of(*piece.parameter) == piece.parameter->shape.numel()) {
           EXPECT_TRUE(whole) << piece.parameter->name;
         }
         parts_of_tables += piece.parameter->role == nn::Role::table && !whole;
         if (piece.parameter->block == 0) continue;
         EXPECT_EQ(piece.begin % head + piece.main.numel() % head, 0) << piece.parameter->name;
+        parts_of_heads += !whole;
         heads += static_cast<int>(piece.main.numel() / head);
       }
     }
     EXPECT_EQ(heads, config.layers * (6 + 2 + 2));
     EXPECT_GT(parts_of_tables, 0);
+    EXPECT_EQ(parts_of_heads > 0, optimizer != optim::RunTimeOptimizer{optim::Muon{}});
+  }
+}
+
+/// 8 ranks in each of 4 groups, over which optimizer state is sharded too.
+TEST(Blocks, OfReplicasThatMuonStepsAreWithinTheBound) {
+  LlamaConfig config = small;
+  config.layers = 7, config.heads = 6, config.kv_heads = 2;
+  for (const bool per_head : {false, true}) {
+    std::vector<std::int64_t> stepped, at_rest;
+    std::int64_t all = 0, largest = 0;
+    for (int rank = 0; rank < 32; ++rank) {
+      comm::Simulated<device::Meta> communicator({.ranks = 32, .rank = rank});
+      using Full = Llama<Stack<RunTimeHybridFull, comm::Simulated<device::Meta>, Bf16Mixed, tiling::Untiled>>;
+      const StepWork work = optim::step_work(optim::Muon{.per_head = per_head});
+      const ShardedModel<Full> module(communicator, Full(config),
+                                      RunTimeHybridFull{.group = 8, .inner = {.other_layout = buffer::Blocks{}}},
+                                      {.size = {.sequence_length = 16}, .step_work = work});
+      EXPECT_FALSE(module.first_cut(work).present());
+      const auto elements = elements_of(module.group_list(), rank);
+      stepped.push_back(elements[0]), at_rest.push_back(elements[1]);
+      for (const GroupTensors* const group : module.group_list())
+        for (const std::int64_t block : group->layout().blocks) largest = std::max(largest, block);
+      all += elements[0];
+    }
+    const std::int64_t block = largest + 128;
+    EXPECT_LE(*std::ranges::max_element(stepped), all / 32 + block + block / 4);
+    EXPECT_LE(*std::ranges::max_element(at_rest), all / 8 + block);
   }
 }
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <support/small_llama.hpp>
+#include <support/temporary_folder.hpp>
 
 namespace fsdp::test {
 namespace {
@@ -39,9 +40,62 @@ TEST(Optimizers, AllocateOnlyTheirOwnStates) {
 TEST(Muon, OnWholeMatricesIsBitIdenticalToReplicas) {
   const RunResults replicas = run("replicated", with(muon(), uneven_options(3)));
   for (const auto stack : {"zero2/layout=owned/run-time", "zero3/layout=owned/run-time", "fsdp2/layout=blocks/run-time",
-                           "zero2/layout=blocks:elements=40/run-time"}) {
+                           "zero2/layout=blocks:40/run-time"}) {
     const RunResults owners = run(stack, with(muon(), uneven_options(3)));
     expect_same_bits(owners, replicas, stack);
+  }
+}
+
+/// 6 heads and 2 key-value heads, so that on 4 ranks some ranks have none of a tensor.
+RunOptions with_heads(RunOptions options) {
+  options.config.heads = 6, options.config.kv_heads = 2;
+  return with({optim::Muon{.per_head = true}}, options);
+}
+
+/// Blocks cut between and inside of q, k and v, which are one matrix in the gathered slot.
+TEST(Muon, PerHeadIsBitIdenticalToReplicasWhereverBlocksCutHeads) {
+  for (const int ranks : {2, 3, 4}) {
+    const RunOptions options = with_heads(uneven_options(ranks));
+    const RunResults replicas = run("replicated", options);
+    for (const auto stack :
+         {"fsdp2/layout=blocks/run-time", "zero2/layout=blocks:40/run-time", "zero3/layout=owned/run-time"}) {
+      SCOPED_TRACE(ranks);
+      const RunResults found = run(stack, options);
+      expect_same_bits(found, replicas, stack);
+      for (const Memory& memory : found.memory) EXPECT_EQ(memory.used, memory.planned) << stack;
+    }
+    RunOptions whole = options;
+    whole.optimizer = muon();
+    EXPECT_NE(run("replicated", whole).losses, replicas.losses);
+  }
+  const RunOptions options = with_heads(uneven_options(4));
+  expect_same_bits(run("hybrid:2:full/layout=blocks/run-time", options),
+                   run("hybrid:2/layout=owned/run-time", options));
+}
+
+TEST(Muon, PerHeadInPiecesIsBitIdenticalAndResumesOnAnyNumberOfRanks) {
+  constexpr int pieces = 4;
+  const auto options_on = [&](int ranks, int steps) {
+    RunOptions options =
+        with_heads(with_steps(steps, uneven_options(ranks, sharding::micro_batches_of(pieces, ranks))));
+    options.most_sequences = most_dealt(12, pieces, 1);
+    return options;
+  };
+  const auto stack = "fsdp2:pieces=4/layout=blocks/run-time";
+  const RunResults expected = run("fsdp2:pieces=4/layout=owned/run-time", options_on(1, 4));
+  for (const int saving : {2, 3, 4}) {
+    const TemporaryFolder folder;
+    RunOptions options = options_on(saving, 2);
+    options.save_to = folder.path();
+    run(stack, options);
+    for (const int ranks : {1, 2, 3, 4}) {
+      options = options_on(ranks, 4);
+      options.resume = folder.path();
+      const RunResults found = run(stack, options);
+      EXPECT_EQ(found.losses, (std::vector<double>{expected.losses.begin() + 2, expected.losses.end()}));
+      expect_same_tensors(found.weights, expected.weights);
+      expect_same_tensors(found.states, expected.states);
+    }
   }
 }
 
@@ -61,6 +115,9 @@ TEST(Muon, AddsNoCollective) {
 TEST(Muon, OnShardedMatricesIsRefused) {
   for (const auto stack : {"fsdp2", "fsdp2/layout=rows/run-time"})
     EXPECT_INPUT_ERROR(run(stack, with(muon(), uneven_options(2))), "the optimizer muon works on whole matrices");
+  EXPECT_INPUT_ERROR(run("fsdp2", with_heads(uneven_options(4))),
+                     "the optimizer muon works on blocks of 114 elements, and the strategy cuts inside of one of "
+                     "\"model.layers.0.self_attn.q_proj.weight\" over ranks; take a layout that keeps them whole");
 }
 
 }  // namespace

@@ -73,8 +73,9 @@ struct ResidualAttention : ModuleTypes<L, AttentionFields> {
   /// @}
 
   Parameters parameters() const {
-    const auto vector = [](bool present, const char* name, std::int64_t size, Initial initial) {
-      return present ? Parameter{name, {size}, initial} : Parameter::absent();
+    const auto bias = [this](const char* name, std::int64_t size) {
+      return biases ? Parameter{.name = name, .shape = {size}, .initial = Initial::zeros, .block = head_dim}
+                    : Parameter::absent();
     };
     const auto projection = [this](const char* name, std::int64_t rows, bool joins) {
       return Parameter{.name = name, .shape = {rows, hidden}, .joins_previous = joins, .block = head_dim * hidden};
@@ -84,9 +85,9 @@ struct ResidualAttention : ModuleTypes<L, AttentionFields> {
             projection("self_attn.k_proj.weight", kv_columns(), true),
             projection("self_attn.v_proj.weight", kv_columns(), true),
             {"self_attn.o_proj.weight", {hidden, q_columns()}},
-            vector(biases, "self_attn.q_proj.bias", q_columns(), Initial::zeros),
-            vector(biases, "self_attn.k_proj.bias", kv_columns(), Initial::zeros),
-            vector(biases, "self_attn.v_proj.bias", kv_columns(), Initial::zeros),
+            bias("self_attn.q_proj.bias", q_columns()),
+            bias("self_attn.k_proj.bias", kv_columns()),
+            bias("self_attn.v_proj.bias", kv_columns()),
             head_norms ? norm_parameter("self_attn.q_norm.weight", head_dim) : Parameter::absent(),
             head_norms ? norm_parameter("self_attn.k_norm.weight", head_dim) : Parameter::absent(),
             low_rank_parameters<3>(paths.qkv,

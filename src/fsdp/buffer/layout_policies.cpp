@@ -53,7 +53,7 @@ std::vector<Layout> Blocks::build(std::span<const TensorGroup> groups, int parts
   });
 }
 
-std::string Blocks::text() const { return elements == 0 ? std::string(name) : message(name, ":elements=", elements); }
+std::string Blocks::text() const { return elements == 0 ? std::string(name) : message(name, ":", elements); }
 
 std::vector<Layout> Rows::build(std::span<const TensorGroup> groups, int parts) const {
   return in_blocks(groups, parts, row_of);

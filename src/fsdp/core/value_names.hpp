@@ -21,7 +21,8 @@ namespace fsdp {
 /// Throws InputError about a flag's value that is not one of the permitted names.
 [[noreturn]] inline void refuse_unknown(std::string_view flag, std::string_view value,
                                         std::span<const std::string> names) {
-  throw InputError(message("--", flag, " ", shortened(value), " is not known; ", suggestion(value, names)));
+  throw InputError(
+      message("--", flag, " ", value.empty() ? "''" : shortened(value), " is not known; ", suggestion(value, names)));
 }
 
 /// The names of an enum's values, in the order of the values. `last`: the last value.

@@ -37,8 +37,8 @@ void bind_policies(train::FlagSet& flags, StackChoice& stack) {
   flags.add(
       Effect::chosen, "layout", stack.sharding.layout,
       "default | per-parameter | flat | rows (no row is cut) | owned (no tensor is cut) | blocks (no row, no head "
-      "of attention and no matrix of muon is cut); default: per-parameter with fsdp2, flat with zero1, zero2, "
-      "zero3 and replicated");
+      "of attention and no matrix of muon is cut) | blocks:N (N consecutive elements in place of a row); default: "
+      "per-parameter with fsdp2, flat with zero1, zero2, zero3 and replicated");
   flags
       .add(Effect::chosen, "sharding-of", stack.sharding.units,
            "another strategy of some tensors, such as 'embed_tokens|lm_head=replicated': a pattern of names of tensors "

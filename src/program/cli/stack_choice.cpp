@@ -20,7 +20,7 @@
 namespace fsdp::cli {
 namespace {
 
-constexpr ValueNames<LayoutChoice::blocks> layouts("default", "per-parameter", "flat", "rows", "owned", "blocks");
+constexpr ValueNames<LayoutChoice::Kind::blocks> layouts("default", "per-parameter", "flat", "rows", "owned", "blocks");
 constexpr ValueNames<PrecisionChoice::bf16_wire> precision_names("fp32", "bf16", "bf16:wire=bf16");
 constexpr ValueNames<OffloadChoice::optimizer> offload_names("none", "optimizer");
 constexpr std::string_view in_pieces = ":pieces=V";
@@ -166,18 +166,21 @@ ShardingChoice parse_whole_sharding(std::string_view text) {
   }
   constexpr std::string_view key = "layout=";
   std::string strategy;
-  LayoutChoice layout = LayoutChoice::own;
-  for (const std::string_view part : split_at(rest, ':')) {
+  std::optional<std::string> layout;
+  for (bool follows = false; const std::string_view part : split_at(rest, ':')) {
     const bool is_layout = part.starts_with(key) && part.data() != rest.data();
-    require<InputError>(!is_layout || layout == LayoutChoice::own, shortened(text),
+    require<InputError>(!is_layout || !layout, shortened(text),
                         " says twice which layout tensors have; write layout=LAYOUT once");
     if (is_layout)
-      from_text("layout", part.substr(key.size()), layout);
+      layout = part.substr(key.size());
+    else if (follows && number_of_digits(part))  // blocks:N
+      *layout += message(":", part);
     else  // what is empty or there twice is an unknown strategy
       strategy += (part.data() == rest.data() ? "" : ":") + std::string(part);
+    follows = is_layout;
   }
   ShardingChoice choice = parse_sharding(strategy);
-  choice.layout = layout;
+  if (layout) from_text("layout", *layout, choice.layout);
   for (std::string& unit : units) {
     // The parts of hybrid:K:full are in its inner strategy.
     const std::string outer = choice.strategy.index() == 0 ? "" : message("hybrid:", fewest_ranks(choice), ":full:");
@@ -229,11 +232,11 @@ FSDP_STRATEGIES
 
 std::optional<buffer::AnyLayout> layout_of(const ShardingChoice& choice) {
   const buffer::AnyLayout kinds[] = {buffer::PerParameter{}, buffer::Flat{}, buffer::Rows{}, buffer::Owned{},
-                                     buffer::Blocks{}};
+                                     buffer::Blocks{choice.layout.elements}};
   const std::string own =
       std::visit([](const auto& strategy) { return policy_text(fsdp::layout_of(strategy)); }, choice.strategy);
-  if (choice.layout == LayoutChoice::own || to_text(choice.layout) == own) return std::nullopt;
-  return kinds[static_cast<std::size_t>(choice.layout) - 1];
+  if (choice.layout.kind == LayoutChoice::own || to_text(choice.layout) == own) return std::nullopt;
+  return kinds[static_cast<std::size_t>(choice.layout.kind) - 1];
 }
 
 int pieces_of(const ShardingChoice& choice) {
@@ -263,7 +266,10 @@ void from_text(std::string_view, std::string_view text, ShardingChoice& value) {
   value.strategy = parse_sharding(text).strategy;  // the layout comes from --layout
 }
 
-void from_text(std::string_view flag, std::string_view text, LayoutChoice& value) { value = layouts.value(flag, text); }
+void from_text(std::string_view flag, std::string_view text, LayoutChoice& value) {
+  const std::int64_t elements = number_after(text, "blocks:", std::int64_t{1} << 56, flag);
+  value = elements > 0 ? LayoutChoice(LayoutChoice::blocks, elements) : layouts.value(flag, text);
+}
 
 /// Reads "PATTERN=STRATEGY". A pattern has no colon, so that its '=' is the last one before the first colon.
 void from_text(std::string_view flag, std::string_view text, On<ShardingChoice>& value) {
@@ -286,9 +292,11 @@ std::string to_text(const ShardingChoice& value) { return listed_text(value.stra
 std::string to_text(const On<ShardingChoice>& value) {
   const auto layout = value.value.layout;
   return message(value.pattern.text(), "=", to_text(value.value),
-                 layout == LayoutChoice::own ? "" : ":layout=" + to_text(layout));
+                 layout.kind == LayoutChoice::own ? "" : ":layout=" + to_text(layout));
 }
-std::string to_text(LayoutChoice value) { return layouts.name(value); }
+std::string to_text(LayoutChoice value) {
+  return value.elements == 0 ? layouts.name(value.kind) : message(layouts.name(value.kind), ":", value.elements);
+}
 
 std::string sharding_kinds() {
   std::string text;

@@ -29,7 +29,15 @@ namespace fsdp::cli {
   FSDP_STRATEGY(fsdp::Offload<fsdp::RunTimeHybridFull>)
 
 /// Values of --layout; `own` is the strategy's own layout.
-enum class LayoutChoice : std::uint8_t { own, per_parameter, flat, rows, owned, blocks };
+struct LayoutChoice {
+  enum class Kind : std::uint8_t { own, per_parameter, flat, rows, owned, blocks };
+  using enum Kind;
+  Kind kind = own;
+  std::int64_t elements = 0;  ///< of buffer::Blocks
+
+  constexpr LayoutChoice(Kind value = own, std::int64_t count = 0) : kind(value), elements(count) {}
+  friend bool operator==(const LayoutChoice&, const LayoutChoice&) = default;
+};
 
 /// Values of --sharding, --layout and --sharding-of.
 struct ShardingChoice {
