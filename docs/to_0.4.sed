@@ -161,3 +161,5 @@ s#\bsharding::Trial\b#sharding::TestCase#g
 s#\bsharding::trials\b#sharding::test_cases#g
 s#\bsharding::Sentence\b#sharding::MessageText#g
 s#\bsharding::sentence_of\b#sharding::message_of#g
+s#std::span<const std::string_view> states(#std::span<const fsdp::optim::StateSpec> states(#g
+s#\bstate_names(#specs(#g

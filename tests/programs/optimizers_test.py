@@ -19,7 +19,9 @@ WHOLE = 'the optimizer muon works on whole matrices, and the strategy cuts ".*" 
     ("muon", "--optimizer muon --layout owned --lr 2e-3",
      '"optimizer":{"name":"muon","momentum":0.95,"nesterov":true,"iterations":5,"beta1":0.9', ""),
     ("replicated", "--optimizer muon --sharding replicated --lr 2e-3", "", ""),
-    ("adamw", "--lr 1e-3", '"optimizer":{"name":"adamw","beta1":0.9,"beta2":0.95,"eps":1e-08,"weight-decay":0.1}', ""),
+    ("adamw", "--lr 1e-3", '"optimizer":{"name":"adamw","beta1":0.9,"beta2":0.95,"eps":1e-08,"weight-decay":0.1,"moments":"float"}', ""),
+    ("bf16", "--moments bf16 --lr 1e-3 --sharding zero3", '"moments":"bf16"', "^optimizer adamw, .*, moments bf16$"),
+    ("dynamic8", "--moments dynamic8 --layout blocks --lr 1e-3", '"moments":"dynamic8"', "^optimizer adamw, .*, moments dynamic8$"),
 ])
 def test_an_optimizer_trains_and_resumes(program, name, flags, metrics, out):
     program(FLAGS, flags, f"--steps 12 --metrics {name}.jsonl --checkpoint-dir {name} --checkpoint-every 6")
@@ -47,6 +49,7 @@ def test_plans_count_what_an_optimizer_keeps(program):
         return sum(int(line.replace(",", "")) for line in lines)
     assert kept("--lr 1") == 2 * kept("--optimizer sgd") > 0
     assert kept("--optimizer sgd --momentum 0") == 0
+    assert kept("--moments dynamic8 --layout blocks") < 0.4 * kept("--lr 1")  # small tensors are float
     program(MUON, "--layout owned --tiling budget:auto --memory 320MiB --steps 1").prints("tiling budget:auto is")
 
 
@@ -58,7 +61,12 @@ def test_constants_come_from_files_and_others_are_refused(program):
         ("sgd.*adamw|adamw.*sgd", FLAGS + " --resume sgd"),
         ("muon.*adamw|adamw.*muon", FLAGS + " --layout owned --resume muon"),
         ("adamw.*muon|muon.*adamw", MUON + " --layout owned --resume adamw"),
-        ("--nesterov is not adamw's; it takes --beta1, --beta2, --eps, --weight-decay", FLAGS + " --nesterov"),
+        ("--nesterov is not adamw's; it takes --beta1, --beta2, --eps, --weight-decay, --moments", FLAGS + " --nesterov"),
+        ("--moments is not sgd's; it takes --momentum, --nesterov, --weight-decay", FLAGS + " --optimizer sgd --moments bf16"),
+        ("--moments int9 is not known; it is one of|--moments int9 is not known", FLAGS + " --moments int9"),
+        ("blocks of 256 elements, and the strategy cuts inside of one of", FLAGS + " --moments dynamic8"),
+        (r'has the state ".*" as dynamic8/256, and this run.s is float; resume with .*--moments dynamic8', FLAGS + " --resume dynamic8"),
+        (r'has the state ".*" as float, and this run.s is bf16; resume with .*--moments float', FLAGS + " --moments bf16 --resume adamw"),
         ("optimizer mun is not known; did you mean .muon", FLAGS + " --optimizer mun"),
         ("--momentum 1 must be at least 0 and below 1", FLAGS + " --optimizer sgd --momentum 1"),
     ]:

@@ -78,6 +78,18 @@ std::string weights_text(const checkpoint::WeightFiles& weights) {
   return text + "\n";
 }
 
+/// Describes the formats of optimizer states.
+std::string states_text(const checkpoint::SafetensorsFile& file) {
+  std::map<std::string, std::int64_t> bytes;
+  for (const checkpoint::TensorInfo& tensor : file.tensors()) {
+    const std::string codec = checkpoint::codec_of(file, tensor);
+    bytes[codec.empty() ? tensor.dtype : codec] += tensor.bytes;
+  }
+  std::string text = message("states    ", file.tensors().size(), " tensors");
+  for (const auto& [codec, count] : bytes) text += message(", ", report::bytes_text(count), " of ", codec);
+  return text + "\n";
+}
+
 /// Inspects a folder part by part: a problem hides none of the next part, unless that needs the damaged files.
 class Inspection {
  public:
@@ -200,6 +212,7 @@ class Inspection {
   }
   void look_at_states() {
     const checkpoint::SafetensorsFile file(folder_ / "optimizer.safetensors");
+    print(states_text(file));
     look_at_values(std::span(&file, 1));
   }
 
