@@ -130,7 +130,7 @@ TEST(CodedStates, ResumeOnAnyRanksUnderAnyStrategyWithTheSameBits) {
   }
 }
 
-TEST(CodedStates, AreStoredByFormatAndDecodedWhereTheyAreRead) {
+TEST(CodedStates, AreStoredByFormat) {
   const TemporaryFolder folder;
   on_ranks(1, [&](Comm& communicator) {
     const auto sharded = network(communicator, blocks, Moments::dynamic8);
@@ -147,14 +147,6 @@ TEST(CodedStates, AreStoredByFormatAndDecodedWhereTheyAreRead) {
   EXPECT_EQ(checkpoint::codec_of(file, small), "float");
   EXPECT_EQ(small.shape, (std::vector<std::int64_t>{70}));
   EXPECT_EQ(file.find("b.f.exp_avg"), nullptr) << "a state of a frozen tensor";
-  EXPECT_TRUE(checkpoint::not_finite_in(std::span(&file, 1)).empty());
-  std::string content = content_of(path);  // the scale of the third block becomes NaN
-  std::fill_n(content.begin() + first.offset + 2 * 260, 4, '\xff');
-  folder.write("broken.safetensors", content);
-  const checkpoint::SafetensorsFile broken(folder.path() / "broken.safetensors");
-  const auto found = checkpoint::not_finite_in(std::span(&broken, 1));
-  ASSERT_EQ(found.size(), 1u);
-  EXPECT_NE(found[0].find("a.w.exp_avg[512] is "), std::string::npos) << found[0];
 }
 
 TEST(CodedStates, OtherFormatsAndLayoutsThatCutBlocksAreRefused) {
@@ -170,7 +162,7 @@ TEST(CodedStates, OtherFormatsAndLayoutsThatCutBlocksAreRefused) {
       expect_parts(input_error_of([&] { checkpoint::restore(*other, folder.path()); }),
                    {coded ? "has the state \"a.w.exp_avg\" as dynamic8/256, and this run's is float; resume"
                           : "has the state \"a.w.exp_avg\" as float, and this run's is bf16; resume",
-                    coded ? "(of AdamW: --moments dynamic8)" : "(of AdamW: --moments float)", "--model "});
+                    coded ? "(--moments dynamic8)" : "(--moments float)", "--model "});
     });
   }
   on_ranks(3, [&](Comm& communicator) {

@@ -38,8 +38,7 @@ inline std::vector<std::string> damage_in(const std::filesystem::path& folder, c
 
 /// Reads all weights of these files, a piece at a time. Returns a message for each tensor with a value that is
 /// infinite, NaN or too large for float, with the position of the first one: for at most 10 tensors, and then a message
-/// with the number of the others. Decodes states in formats of the library. Skips
-/// tensors of other types, and `ignored` ones. Throws FileError
+/// with the number of the others. Skips tensors whose type is not a weight type, and `ignored` ones. Throws FileError
 /// if a file cannot be read.
 std::vector<std::string> not_finite_in(std::span<const SafetensorsFile> files, const ReadProgress& progress = {},
                                        const std::function<bool(const std::string&)>& ignored = {});

@@ -82,9 +82,11 @@ inline constexpr StateFormat state_format{.text = detail::FormatOf<C>::text,
                                           .encode = detail::FormatOf<C>::encode};
 
 /// Returns the values of `bytes` in host memory, of `count` elements.
-std::vector<float> decoded(const StateFormat& format, Tensor<const std::byte> bytes, std::int64_t count);
-/// Returns the library's format with this name, that is float, bf16 or one of AdamW's moments; nullptr for others.
-const StateFormat* known_format(std::string_view text);
+inline std::vector<float> decoded(const StateFormat& format, Tensor<const std::byte> bytes, std::int64_t count) {
+  std::vector<float> values(static_cast<std::size_t>(count));
+  format.decode(bytes, {values.data(), {count}});
+  return values;
+}
 
 /// Name and format of one of a parameter's states. A name alone is a state of float: `{"momentum"}`.
 struct StateSpec {

@@ -191,9 +191,8 @@ void Checkpoint::check_same_optimizer(const OptimizerStates& states) const {
 
 void Checkpoint::require_format(const TensorInfo& stored, const StoredState& state) const {
   const std::string found = codec_of(contents_.optimizer, stored), wanted = state.format->text();
-  const std::string flag = optim::known_format(found) == nullptr
-                               ? std::string()
-                               : message(" (of AdamW: --moments ", found.substr(0, found.find_first_of("u/")), ")");
+  const std::string moments = found.substr(0, found.find_first_of("u/"));  // of AdamW, whose states are named so
+  const std::string flag = stored.name.find(".exp_avg") == std::string::npos ? "" : " (--moments " + moments + ")";
   require<InputError>(found == wanted, path_.string(), ": has the state \"", stored.name, "\" as ", found,
                       ", and this run's is ", wanted, "; resume with the constants that it was trained with", flag,
                       ", or start a new run from its weights by --model ", path_.string());

@@ -9,7 +9,6 @@
 #include <utility>
 
 #include <tessera/fsdp/core/error.hpp>
-#include <tessera/fsdp/optim/state.hpp>
 
 #include "manifest.hpp"
 
@@ -56,34 +55,10 @@ std::optional<std::string> not_finite(const SafetensorsFile& file, const TensorI
   return std::nullopt;
 }
 
-/// The same for a state of a codec that the library has.
-std::optional<std::string> not_finite_state(const SafetensorsFile& file, const TensorInfo& tensor,
-                                            const optim::StateFormat& format,
-                                            const std::function<void(std::int64_t)>& piece) {
-  const std::int64_t block_bytes = format.bytes(format.block), most = piece_elements / format.block * block_bytes;
-  for (std::int64_t first = 0; first < tensor.bytes; first += most) {
-    std::vector<std::byte> bytes(static_cast<std::size_t>(std::min(most, tensor.bytes - first)));
-    file.read_bytes(tensor, first, bytes);
-    std::int64_t count = std::ssize(bytes) / block_bytes * format.block;
-    while (format.bytes(count + 1) <= std::ssize(bytes)) ++count;  // of a last block with fewer elements
-    std::vector<float> values(static_cast<std::size_t>(count));
-    format.decode({bytes.data(), {format.bytes(count)}}, {values.data(), {count}});
-    if (auto sentence = not_finite_in(file, tensor.name, first / block_bytes * format.block, values)) return sentence;
-    piece(std::ssize(bytes));
-  }
-  return std::nullopt;
-}
-
-/// Returns the format of bytes of a codec that the library has; else nullptr.
-const optim::StateFormat* format_of_bytes(const SafetensorsFile& file, const TensorInfo& tensor) {
-  return is_weight_type(tensor.dtype) ? nullptr : optim::known_format(codec_of(file, tensor));
-}
-
 }  // namespace
 
 std::string codec_of(const SafetensorsFile& file, const TensorInfo& tensor) {
-  if (tensor.dtype == "F32") return Plain<float>().text();
-  if (tensor.dtype == "BF16") return Plain<bf16>().text();
+  if (tensor.dtype == "F32" || tensor.dtype == "BF16") return tensor.dtype == "F32" ? "float" : "bf16";  // Plain::text
   const auto found = file.metadata().find(tensor.name);
   return found == file.metadata().end() ? std::string() : found->second;
 }
@@ -110,26 +85,22 @@ std::vector<std::string> damaged_files(const std::filesystem::path& folder, cons
 
 std::vector<std::string> not_finite_in(std::span<const SafetensorsFile> files, const ReadProgress& progress,
                                        const std::function<bool(const std::string&)>& ignored) {
-  const auto reads = [&](const SafetensorsFile& file, const TensorInfo& tensor) {
-    return (is_weight_type(tensor.dtype) || format_of_bytes(file, tensor) != nullptr) && tensor.elements > 0 &&
-           !(ignored && ignored(tensor.name));
+  const auto reads = [&](const TensorInfo& tensor) {
+    return is_weight_type(tensor.dtype) && tensor.elements > 0 && !(ignored && ignored(tensor.name));
   };
   std::int64_t done = 0, all = 0;
   for (const SafetensorsFile& file : files)
-    for (const TensorInfo& tensor : file.tensors()) all += reads(file, tensor) ? tensor.bytes : 0;
+    for (const TensorInfo& tensor : file.tensors()) all += reads(tensor) ? tensor.bytes : 0;
   std::vector<std::string> sentences;
   std::size_t more = 0;
   for (const SafetensorsFile& file : files)
     for (const TensorInfo& tensor : file.tensors()) {
-      if (!reads(file, tensor)) continue;
+      if (!reads(tensor)) continue;
       const std::int64_t before = done;
-      const auto piece = [&](std::int64_t bytes) {
+      std::optional<std::string> sentence = not_finite(file, tensor, [&](std::int64_t bytes) {
         done += bytes;
         if (progress) progress(done, all);
-      };
-      const optim::StateFormat* const format = format_of_bytes(file, tensor);
-      std::optional<std::string> sentence =
-          format == nullptr ? not_finite(file, tensor, piece) : not_finite_state(file, tensor, *format, piece);
+      });
       done = before + tensor.bytes;
       if (!sentence) continue;
       if (sentences.size() < most_sentences)

@@ -108,10 +108,9 @@ Flag& FlagSet::add(const NamedValue& value) {
   return std::visit(
       [&]<class T>(const T& held) -> Flag& {
         if constexpr (std::is_same_v<T, NamedChoice>)
-          return add({.name = name,
-                      .help = value.help,
-                      .set = [name, value](const Texts& texts) { from_text(name, texts.at(0), value); },
-                      .get = [value] { return Texts{to_text(value)}; }});
+          return add(
+              name, [value] { return to_text(value); },
+              [name, value](const std::string& text) { from_text(name, text, value); }, value.help);
         else
           return add(name, *held, value.help);
       },
@@ -119,17 +118,10 @@ Flag& FlagSet::add(const NamedValue& value) {
 }
 
 void FlagSet::add_given(const NamedValue& like, GivenValues& given, const std::string& help) {
-  const auto add_like = [&, name = flag_name(like.name)]<class Held>(const Held& held) {
-    using T = std::conditional_t<std::is_same_v<Held, NamedChoice>, std::string*, Held>;
-    using Value = std::remove_pointer_t<T>;
-    const auto load = [] { return Value(); };
-    const auto store = [name, &given, held](const Value& value) {
-      if constexpr (std::is_same_v<Held, NamedChoice>) {
-        std::uint8_t index = 0;
-        from_text(name, value, NamedValue{name, {}, NamedChoice{&index, held.names}});  // throws for unknown names
-      }
-      given[name] = to_text(value);
-    };
+  const auto add_like = [&, name = flag_name(like.name)]<class Held>(const Held&) {
+    using T = std::remove_pointer_t<std::conditional_t<std::is_same_v<Held, NamedChoice>, std::string*, Held>>;
+    const auto load = [] { return T(); };
+    const auto store = [name, &given](const T& value) { given[name] = to_text(value); };
     add(Effect::chosen, name, load, store, help).get = [name, &given] {
       const auto found = given.find(name);
       return found == given.end() ? Texts() : Texts{found->second};
