@@ -180,9 +180,6 @@ struct BlockCodes<BlockKind::nf4> {
   const NormalFloat4& map;
   FSDP_BOTH std::uint8_t code(float x, std::uint32_t, bool) const {
     int code = 0;
-#if defined(__CUDACC__)
-#pragma unroll
-#endif
     for (int i = 0; i < 15; ++i) code += x > (map.values[i] + map.values[i + 1]) / 2 ? 1 : 0;
     return static_cast<std::uint8_t>(code);
   }

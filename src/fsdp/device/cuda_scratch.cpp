@@ -24,6 +24,10 @@ template <ComputedBy<Cuda> Model>
 std::int64_t scratch(const Cuda::Planner&, const AdamWStep<Model>&) {
   return sizeof(AdamWFactors);
 }
+template <ComputedBy<Cuda> Model>
+std::int64_t scratch(const Cuda::Planner&, const CodedAdamWStep<Model>&) {
+  return sizeof(AdamWFactors);
+}
 
 template std::int64_t scratch(const Cuda::Planner&, const AddDigest<float>&);
 template std::int64_t scratch(const Cuda::Planner&, const AddDigest<bf16>&);
@@ -31,5 +35,8 @@ template std::int64_t scratch(const Cuda::Planner&, const AddDigest<f16>&);
 template std::int64_t scratch(const Cuda::Planner&, const AdamWStep<float>&);
 template std::int64_t scratch(const Cuda::Planner&, const AdamWStep<bf16>&);
 template std::int64_t scratch(const Cuda::Planner&, const AdamWStep<f16>&);
+template std::int64_t scratch(const Cuda::Planner&, const CodedAdamWStep<float>&);
+template std::int64_t scratch(const Cuda::Planner&, const CodedAdamWStep<bf16>&);
+template std::int64_t scratch(const Cuda::Planner&, const CodedAdamWStep<f16>&);
 
 }  // namespace fsdp::device

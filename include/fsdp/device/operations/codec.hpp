@@ -76,6 +76,8 @@ struct EncodeBlocks {
   void check() const {
     code.check(name, x.numel(), y.numel());
     require(x.contiguous() && y.contiguous(), name, ": tensors must be contiguous");
+    require(draw.key == 0 || draw.first % code.elements == 0, name, ": element ", draw.first,
+            " is inside a block; cut parts at multiples of ", code.elements);
   }
 };
 

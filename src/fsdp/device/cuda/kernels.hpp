@@ -14,6 +14,7 @@
 #include <tessera/fsdp/device/compute/norm.hpp>
 #include <tessera/fsdp/device/compute/rope.hpp>
 #include <tessera/fsdp/device/compute/vocabulary.hpp>
+#include <tessera/fsdp/device/operations/codec.hpp>
 #include <tessera/fsdp/device/operations/elements.hpp>
 #include <tessera/fsdp/device/operations/optimizer.hpp>
 
@@ -54,6 +55,7 @@ void require_launched(const char* kernel);
 // clang-format off
 #define FSDP_TYPED_OPERATIONS(PLAIN, IN_SCRATCH) /* over elements of one type */                                       \
   /* elements.cu */         PLAIN(Add) PLAIN(Fill) PLAIN(SwiGlu) PLAIN(SwiGluBackward) IN_SCRATCH(AdamWStep)           \
+  /* codec.cu */            PLAIN(EncodeBlocks) PLAIN(DecodeBlocks) IN_SCRATCH(CodedAdamWStep)                        \
   /* steps.cu */            PLAIN(SgdStep) PLAIN(Normalized) PLAIN(Combination) PLAIN(DirectionStep)                   \
   /* rope.cu, digest.cu */  IN_SCRATCH(Rope) IN_SCRATCH(AddDigest)                                                     \
   /* bias.cu */             PLAIN(AddBias) IN_SCRATCH(BiasBackward)                                                    \
