@@ -6,7 +6,7 @@ STACK = "config sharding precision offload tiling comm threads deadline start-de
 SAMPLING = "tokens temperature top-k top-p min-p repetition-penalty seed stop-ids disk-deadline"
 TRAIN = """data data-format chat-template learn on-long model from-scratch family sliding-window rope-type rope-factor hidden layers heads kv-heads
     head-dim intermediate vocab tied adapter lora-rank lora-alpha lora-dropout lora-rslora lora-targets steps seq-len batch-size grad-accum lr lr-schedule
-    lr-decay-steps warmup optimizer weight-decay beta1 beta2 eps moments momentum nesterov iterations clip group seed validation-fraction validation-every patience
+    lr-decay-steps warmup optimizer weight-decay beta1 beta2 eps moments momentum nesterov iterations per-head clip group seed validation-fraction validation-every patience
     sample-prompt sample-tokens checkpoint-dir checkpoint-every keep resume disk-deadline metrics digests verify-every tensorboard trace cuda-graphs
     log-every dry-run ranks print-schedule"""
 

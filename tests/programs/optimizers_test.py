@@ -17,7 +17,8 @@ WHOLE = 'the optimizer muon works on whole matrices, and the strategy cuts ".*" 
      "^optimizer sgd, momentum 0.9, nesterov false, weight-decay 0"),
     ("nesterov", "--optimizer sgd --nesterov --weight-decay 1e-3 --lr 0.05 --sharding zero3 --precision fp32", "", ""),
     ("muon", "--optimizer muon --layout owned --lr 2e-3",
-     '"optimizer":{"name":"muon","momentum":0.95,"nesterov":true,"iterations":5,"beta1":0.9', ""),
+     '"optimizer":{"name":"muon","momentum":0.95,"nesterov":true,"iterations":5,"per-head":false,"beta1":0.9', ""),
+    ("heads", "--optimizer muon --per-head --layout blocks:40 --lr 2e-3", '"iterations":5,"per-head":true,', ""),
     ("replicated", "--optimizer muon --sharding replicated --lr 2e-3", "", ""),
     ("adamw", "--lr 1e-3", '"optimizer":{"name":"adamw","beta1":0.9,"beta2":0.95,"eps":1e-08,"weight-decay":0.1,"moments":"float"}', ""),
     ("bf16", "--moments bf16 --lr 1e-3 --sharding zero3", '"moments":"bf16"', "^optimizer adamw, .*, moments bf16$"),
@@ -39,6 +40,7 @@ def test_muon_needs_whole_matrices(program):
     program.refuses(WHOLE.replace("owned", "blocks.*hybrid:K without :full"), MUON, "--layout owned --sharding hybrid:1:full")  # owners' buffers are cut again
     program(MUON, "--layout owned --sharding hybrid:1 --steps 1")
     program(MUON, "--layout blocks --sharding hybrid:1:full --steps 1")
+    program.refuses("the optimizer muon works on blocks of [0-9]* elements, and the strategy cuts inside of one of .*q_proj", MUON, "--per-head --sharding zero3 --replicate '*o_proj*' '*mlp*'")
     program("train --data text.txt --model tiny --seq-len 32 --batch-size 8 --steps 1 --optimizer muon")  # one rank cuts nothing
 
 
