@@ -110,9 +110,9 @@ TEST(CodedStates, ResumeOnAnyRanksUnderAnyStrategyWithTheSameBits) {
       step_until(*sharded, 3);
       checkpoint::save(*sharded, folder.path());
     });
-    const std::vector<std::string> expected = {
-        content_of(folder.path() / "step-00000003/optimizer.safetensors"), content_after(1, blocks, moments, 5, {}),
-        content_after(1, blocks, moments, 5, {}, "model.safetensors")};
+    const std::vector<std::string> expected = {content_of(folder.path() / "step-00000003/optimizer.safetensors"),
+                                               content_after(1, blocks, moments, 5, {}),
+                                               content_after(1, blocks, moments, 5, {}, "model.safetensors")};
     for (const int ranks : {1, 2, 3, 4}) {
       for (const RunTimeAny& strategy : strategies()) {
         SCOPED_TRACE(message(ranks, " ranks, ", policy_text(strategy)));
@@ -200,9 +200,11 @@ TEST(CodedStates, WholeStatesCanBeReadAndWritten) {
     };
     const auto read = [&] {
       Whole all;
-      with([&](const Parameter& parameter, std::string_view state, Tensor<const float> values) {
-        all[message(parameter.name, " ", state)] = {values.data(), values.data() + values.numel()};
-      }, Access::read);
+      with(
+          [&](const Parameter& parameter, std::string_view state, Tensor<const float> values) {
+            all[message(parameter.name, " ", state)] = {values.data(), values.data() + values.numel()};
+          },
+          Access::read);
       return all;
     };
     const Whole before = read();
@@ -224,7 +226,8 @@ TEST(CodedStates, WholeStatesCanBeReadAndWritten) {
       for (std::size_t i = 0; i < values.size(); ++i)
         EXPECT_NEAR(values[i] / 4, before.at(name)[i], 0.015 * largest) << name << " " << i;
     }
-    expect_parts(input_error_of([&] { with(twice(1), Access::write); }), {"with_full_states: rank 1 wrote other values"});
+    expect_parts(input_error_of([&] { with(twice(1), Access::write); }),
+                 {"with_full_states: rank 1 wrote other values"});
   });
 }
 

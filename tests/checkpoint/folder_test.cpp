@@ -378,7 +378,8 @@ TEST(RequireRoom, ReportsRequiredAndAvailableDiskSpace) {
   std::vector<std::string> warnings;
   const auto asked = [&](std::int64_t rows, std::int64_t kept) {
     Listing listing{.parameters = {{"w", {rows, 1'000'000}}}};
-    require_room(folder.path() / "below" / "that", listing, {.of = {{"w", {{"exp_avg"}, {"exp_avg_sq"}}}}}, kept, append_to(warnings));
+    require_room(folder.path() / "below" / "that", listing, {.of = {{"w", {{"exp_avg"}, {"exp_avg_sq"}}}}}, kept,
+                 append_to(warnings));
   };
   EXPECT_NO_THROW(asked(1, 1));
   EXPECT_TRUE(warnings.empty());

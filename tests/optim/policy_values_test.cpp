@@ -77,7 +77,9 @@ TEST(PolicyValues, OptimizerStatesMustHaveDistinctNames) {
     optim::require_state_names("mine", parameter, states);
   };
   EXPECT_NO_THROW(require({"m", "v"}));
-  const auto said = [&](std::vector<optim::StateSpec> states) { return test::input_error_of([&] { require(states); }); };
+  const auto said = [&](std::vector<optim::StateSpec> states) {
+    return test::input_error_of([&] { require(states); });
+  };
   EXPECT_TRUE(said({"m", "m"}).starts_with("the optimizer mine gives state 0 of 'w' the name 'm'; checkpoints"));
   EXPECT_TRUE(said({"m", ""}).starts_with("the optimizer mine gives state 1 of 'w' the name ''; checkpoints"));
 }

@@ -55,7 +55,8 @@ void run(fsdp::device::Cpu::Stream&, const CodedStep<Model>& op) {
       }
       format.encode(momentum, bytes);
     }
-    if (op.model.numel() > 0) std::transform(main, main + count, op.model.data() + begin, [](float x) { return Model(x); });
+    if (op.model.numel() > 0)
+      std::transform(main, main + count, op.model.data() + begin, [](float x) { return Model(x); });
   }
 }
 

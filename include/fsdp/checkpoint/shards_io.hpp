@@ -147,9 +147,8 @@ void for_each_owned_on_host(ShardedModule<Stack>& module, const optim::ShardedOp
   for (std::size_t i = 0; i < module.shards().size(); ++i) {
     const auto& shard = module.shards()[i];
     if (!shard.owned) continue;
-    with_host_weights(module, shard, Access::read, [&](Tensor<const float> values, std::int64_t begin) {
-      weights(shard, span_of(values), begin);
-    });
+    with_host_weights(module, shard, Access::read,
+                      [&](Tensor<const float> values, std::int64_t begin) { weights(shard, span_of(values), begin); });
     std::size_t index = 0;
     for (const optim::State& state : optimizer.states(i)) {
       device::OnHost<MainSpace<Stack>, const std::byte> host(module.stream(), state.bytes());

@@ -43,7 +43,8 @@ struct ValueList {
         "metrics know these four, so change its type or leave it out of visit");
     if constexpr (is_choice) {
       static_assert(std::is_same_v<std::underlying_type_t<T>, std::uint8_t>, "fsdp: give the enum std::uint8_t");
-      add({std::string(name), std::string(help), NamedChoice{reinterpret_cast<std::uint8_t*>(&value), value_names(value)}});
+      add({std::string(name), std::string(help),
+           NamedChoice{reinterpret_cast<std::uint8_t*>(&value), value_names(value)}});
     } else {
       add({std::string(name), std::string(help), &value});
     }

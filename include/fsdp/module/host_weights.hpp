@@ -282,17 +282,16 @@ void with_full_values(ShardedModule<Stack>& module, std::string_view call, const
       else
         comm::broadcast(communicator, std::as_writable_bytes(std::span(whole)), source, {"written values"});
       for (std::size_t i = 0; const auto& shard : module.shards()) {
-        if (shard.parameter == &parameter && shard.count() > 0)
-          write(i, {whole.data() + shard.begin, {shard.count()}});
+        if (shard.parameter == &parameter && shard.count() > 0) write(i, {whole.data() + shard.begin, {shard.count()}});
         ++i;
       }
     }
   }
 }
 
-/// Calls f(parameter, tensor) with whole gradients at rest: reduced over ranks, and scaled by the loss scale if there is
-/// one; see with_full_values. Call it between a training pass and the step. Throws LogicError if no training pass was
-/// finished since the last step.
+/// Calls f(parameter, tensor) with whole gradients at rest: reduced over ranks, and scaled by the loss scale if there
+/// is one; see with_full_values. Call it between a training pass and the step. Throws LogicError if no training pass
+/// was finished since the last step.
 template <class Stack, class F, WeightAccess As = Access::Constant<AccessKind::read>>
 void with_full_gradients(ShardedModule<Stack>& module, const std::vector<std::string>& names, F f, As access = {},
                          int source = every_rank) {

@@ -43,12 +43,12 @@ enum class Grain : std::uint8_t {
 /// which consists of whole blocks if the optimizer states a block.
 template <class Compute>
 struct Update {
-  const Parameter& parameter;             ///< the parameter that has the piece
-  Tensor<float> main;              ///< main weights, stepped in place
-  std::span<const State> states;   ///< in the order of states(parameter)
-  Tensor<const float> gradient;    ///< multiply by `decision.gradient_scale` to get the step's gradient
-  Tensor<Compute> model;           ///< output: the updated weights, rounded; empty if `main` is the same memory
-  std::int64_t first = 0;          ///< index of the piece's first element in the parameter
+  const Parameter& parameter;     ///< the parameter that has the piece
+  Tensor<float> main;             ///< main weights, stepped in place
+  std::span<const State> states;  ///< in the order of states(parameter)
+  Tensor<const float> gradient;   ///< multiply by `decision.gradient_scale` to get the step's gradient
+  Tensor<Compute> model;          ///< output: the updated weights, rounded; empty if `main` is the same memory
+  std::int64_t first = 0;         ///< index of the piece's first element in the parameter
 };
 
 namespace detail {
@@ -149,7 +149,8 @@ StepWork step_work(const O& optimizer) {
   step.block = [optimizer, own = std::move(step.block)](const Parameter& parameter) {
     std::int64_t block = own == nullptr ? 0 : own(parameter);
     for (const StateSpec& state : optimizer.states(parameter))
-      if (const std::int64_t coded = state.format->block; coded > 1) block = std::lcm(std::max<std::int64_t>(block, 1), coded);
+      if (const std::int64_t coded = state.format->block; coded > 1)
+        block = std::lcm(std::max<std::int64_t>(block, 1), coded);
     return block;
   };
   return step;
@@ -157,8 +158,7 @@ StepWork step_work(const O& optimizer) {
 
 /// Throws InputError, which reports the optimizer, if two of a parameter's states have the same name, or a name is
 /// empty.
-void require_state_names(std::string_view optimizer, const Parameter& parameter,
-                         std::span<const StateSpec> states);
+void require_state_names(std::string_view optimizer, const Parameter& parameter, std::span<const StateSpec> states);
 
 /// Throws InputError if a group of parameters sets a weight decay, which the optimizer would ignore.
 void require_no_decays(std::string_view optimizer, GroupList groups);
@@ -233,8 +233,8 @@ consteval bool check_optimizer() {
   return Optimizer<O>;
 }
 
-/// How AdamW stores both moments of a tensor of at least `least_coded` elements; smaller ones are float. `bf16` rounds the
-/// second stochastically. `dynamic8`: blocks of 256 elements in 8 bits (Dynamic8), which ranks must not cut.
+/// How AdamW stores both moments of a tensor of at least `least_coded` elements; smaller ones are float. `bf16` rounds
+/// the second stochastically. `dynamic8`: blocks of 256 elements in 8 bits (Dynamic8), which ranks must not cut.
 enum class Moments : std::uint8_t { float32, bf16, dynamic8 };
 inline constexpr std::array<std::string_view, 3> moments_names = {"float", "bf16", "dynamic8"};
 /// Returns the names of the values, for flags.
@@ -249,7 +249,8 @@ struct AdamW {
   double weight_decay = 0.1;  ///< applied to parameters with weight decay
   Moments moments = Moments::float32;
 
-  static constexpr std::int64_t least_coded = 4096;  ///< elements of a tensor whose moments are encoded, as bitsandbytes
+  static constexpr std::int64_t least_coded =
+      4096;  ///< elements of a tensor whose moments are encoded, as bitsandbytes
   static constexpr std::string_view name() { return "adamw"; }
   static constexpr Grain grain() { return Grain::elements; }
   static constexpr bool reads_decay = true;  ///< from Parameter::decay_of
@@ -271,17 +272,17 @@ struct AdamW {
                                                                 .second_moment = second,
                                                                 .gradient = piece.gradient,
                                                                 .model = piece.model});
-    device::enqueue(stream, device::CodedAdamWStep<Compute>{
-                                .rules = rules,
-                                .step = decision,
-                                .main = piece.main,
-                                .first_moment = first.bytes(),
-                                .second_moment = second.bytes(),
-                                .form = moments == Moments::bf16 ? device::MomentForm::bf16
-                                                                 : device::MomentForm::dynamic8,
-                                .gradient = piece.gradient,
-                                .model = piece.model,
-                                .draw = {.key = device::digest_key(piece.parameter.name), .first = piece.first}});
+    device::enqueue(stream,
+                    device::CodedAdamWStep<Compute>{
+                        .rules = rules,
+                        .step = decision,
+                        .main = piece.main,
+                        .first_moment = first.bytes(),
+                        .second_moment = second.bytes(),
+                        .form = moments == Moments::bf16 ? device::MomentForm::bf16 : device::MomentForm::dynamic8,
+                        .gradient = piece.gradient,
+                        .model = piece.model,
+                        .draw = {.key = device::digest_key(piece.parameter.name), .first = piece.first}});
   }
 
   void validate() const;

@@ -27,10 +27,10 @@ namespace fsdp::optim {
 
 /// A codec without its type. `state_format<Codec>` is the format of a codec.
 struct StateFormat {
-  std::string (*text)();                       ///< the codec's name in checkpoints, such as "dynamic8/256"
-  DType type;                                  ///< element type: f32 or bf16 for Plain, u8 for bytes of other codecs
-  std::int64_t block;                          ///< number of elements that are encoded together
-  std::int64_t (*bytes)(std::int64_t count);   ///< number of bytes of `count` elements
+  std::string (*text)();                      ///< the codec's name in checkpoints, such as "dynamic8/256"
+  DType type;                                 ///< element type: f32 or bf16 for Plain, u8 for bytes of other codecs
+  std::int64_t block;                         ///< number of elements that are encoded together
+  std::int64_t (*bytes)(std::int64_t count);  ///< number of bytes of `count` elements
   /// Convert in host memory. `encode` rounds to nearest.
   /// @{
   void (*decode)(Tensor<const std::byte> from, Tensor<float> to);
@@ -98,9 +98,7 @@ struct StateSpec {
   constexpr StateSpec(const Name& text, const StateFormat& stored = state_format<Plain<float>>)
       : name(text), format(&stored) {}
 
-  friend bool operator==(const StateSpec& a, const StateSpec& b) {
-    return a.name == b.name && *a.format == *b.format;
-  }
+  friend bool operator==(const StateSpec& a, const StateSpec& b) { return a.name == b.name && *a.format == *b.format; }
 };
 
 /// Returns the bytes of memory of a state of a piece of `count` elements: words, so that pieces of float can follow.

@@ -87,7 +87,7 @@ Plan dry_run_on_meta(const MetaModel& meta, const Sharding& sharding, const RunS
       return dry_run_on_meta<Watch>(meta, sharding, shape, one, other, with);
     });
     most.same_on_all_ranks = loads_ranks_alike(module.group_list(), request.ranks, rows_of_ranks(request),
-                                                state_bytes_of(module, request, with));
+                                               state_bytes_of(module, request, with));
     return most;
   }
   StepRecorder recorder(request.record);

@@ -27,7 +27,6 @@
 #include <tessera/fsdp/module/stack.hpp>
 #include <tessera/fsdp/module/units.hpp>
 #include <tessera/fsdp/optim/optimizer.hpp>
-#include <tessera/fsdp/optim/optimizer.hpp>
 #include <tessera/fsdp/plan/plan.hpp>
 #include <tessera/fsdp/precision/policies.hpp>
 #include <tessera/fsdp/sharding/problem.hpp>
@@ -104,8 +103,8 @@ bool loads_ranks_alike(GroupList groups, int ranks, RowsOfRanks rows = {}, RowsO
 
 /// Returns the bytes of optimizer states of each rank; empty if all states are float, so that the numbers of elements
 /// determine them. `states`: returns the states of a parameter.
-std::vector<std::int64_t> state_bytes_of_ranks(
-    GroupList groups, int ranks, FunctionRef<std::span<const optim::StateSpec>(const Parameter&)> states);
+std::vector<std::int64_t> state_bytes_of_ranks(GroupList groups, int ranks,
+                                               FunctionRef<std::span<const optim::StateSpec>(const Parameter&)> states);
 
 namespace detail {
 
@@ -116,10 +115,9 @@ std::vector<std::int64_t> rows_of_ranks(const Request& request);
 template <class Module, class Optimizer>
 std::vector<std::int64_t> state_bytes_of(const Module& module, const Request& request, const Optimizer& optimizer) {
   if (request.purpose != Purpose::train) return {};
-  return state_bytes_of_ranks(module.group_list(), request.ranks,
-                              [&](const Parameter& parameter) -> std::span<const optim::StateSpec> {
-                                return optimizer.states(parameter);
-                              });
+  return state_bytes_of_ranks(
+      module.group_list(), request.ranks,
+      [&](const Parameter& parameter) -> std::span<const optim::StateSpec> { return optimizer.states(parameter); });
 }
 
 /// Returns the ranks that may need the most memory. With an optimizer of whole tensors, the rank with the least memory

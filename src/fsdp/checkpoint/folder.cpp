@@ -196,8 +196,8 @@ void Checkpoint::require_format(const TensorInfo& stored, const StoredState& sta
   require<InputError>(found == wanted, path_.string(), ": has the state \"", stored.name, "\" as ", found,
                       ", and this run's is ", wanted, "; resume with the constants that it was trained with", flag,
                       ", or start a new run from its weights by --model ", path_.string());
-  const auto parameter = std::ranges::find(contents_.listing.parameters,
-                                           stored.name.substr(0, stored.name.rfind('.')), &NamedShape::name);
+  const auto parameter =
+      std::ranges::find(contents_.listing.parameters, stored.name.substr(0, stored.name.rfind('.')), &NamedShape::name);
   const std::int64_t elements = elements_of(parameter->shape);
   require<InputError>(stored.bytes == state.format->bytes(elements), path_.string(), ": the state \"", stored.name,
                       "\" has ", stored.bytes, " bytes, and ", elements, " elements as ", found, " have ",

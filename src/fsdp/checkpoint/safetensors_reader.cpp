@@ -207,9 +207,8 @@ void SafetensorsFile::read_range(const TensorInfo& tensor, std::int64_t begin, s
 }
 
 void SafetensorsFile::read_bytes(const TensorInfo& tensor, std::int64_t first, std::span<std::byte> out) const {
-  require(first >= 0 && first <= tensor.bytes && std::ssize(out) <= tensor.bytes - first, path_.string(),
-          ": range of ", out.size(), " bytes from ", first, " is outside tensor \"", tensor.name, "\" of ",
-          tensor.bytes);
+  require(first >= 0 && first <= tensor.bytes && std::ssize(out) <= tensor.bytes - first, path_.string(), ": range of ",
+          out.size(), " bytes from ", first, " is outside tensor \"", tensor.name, "\" of ", tensor.bytes);
   read_checked(file_, path_, sums_.get(), out.data(), out.size(), tensor.offset + first);
 }
 

@@ -143,8 +143,8 @@ void SharedFile::write_range(std::size_t tensor, std::int64_t begin, std::span<c
 void SharedFile::write_bytes(std::size_t tensor, std::int64_t first, std::span<const std::byte> bytes) const {
   require(tensor < plan_.tensors.size() && first >= 0, path_.string(), ": no such tensor or range");
   const std::int64_t all = elements_of(plan_.tensors[tensor].shape) * size_of(plan_.dtypes[tensor]);
-  require(first <= all && std::ssize(bytes) <= all - first, path_.string(), ": range of ", bytes.size(),
-          " bytes from ", first, " is outside tensor \"", plan_.tensors[tensor].name, "\" of ", all);
+  require(first <= all && std::ssize(bytes) <= all - first, path_.string(), ": range of ", bytes.size(), " bytes from ",
+          first, " is outside tensor \"", plan_.tensors[tensor].name, "\" of ", all);
   const std::int64_t offset = plan_.offsets[tensor] + first;
   write_all(file_, path_, bytes.data(), bytes.size(), offset);
   sums_->add(offset, bytes);

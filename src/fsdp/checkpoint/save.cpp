@@ -51,8 +51,8 @@ std::vector<std::string> gathered(const comm::Ranks& ranks, std::string mine) {
   return all;
 }
 
-/// Plans optimizer.safetensors: one tensor, "name.state", for each state of each parameter: in the parameter's shape, or
-/// for codecs as bytes. The metadata list the frozen parameters, and the codecs of bytes by tensor.
+/// Plans optimizer.safetensors: one tensor, "name.state", for each state of each parameter: in the parameter's shape,
+/// or for codecs as bytes. The metadata list the frozen parameters, and the codecs of bytes by tensor.
 FilePlan plan_states(const OptimizerStates& states, std::span<const NamedShape> parameters) {
   std::vector<NamedShape> tensors;
   std::vector<DType> types;
@@ -132,8 +132,7 @@ void Save::write_weight(std::size_t parameter, std::int64_t begin, std::span<con
   model_->write_range(parameter, begin, values);
 }
 
-void Save::write_state(std::size_t parameter, std::size_t state, std::int64_t first,
-                       std::span<const std::byte> bytes) {
+void Save::write_state(std::size_t parameter, std::size_t state, std::int64_t first, std::span<const std::byte> bytes) {
   require(optimizer_.has_value(), "checkpoint: write needs create or join before it");
   optimizer_->write_bytes(first_state_[parameter] + state, first, bytes);
 }

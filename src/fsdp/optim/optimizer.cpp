@@ -14,12 +14,11 @@ void require_constant(bool holds, std::string_view name, double value, std::stri
   require<InputError>(holds && is_finite(value), "--", name, " ", exact_text(value), " must be ", range);
 }
 
-void require_state_names(std::string_view optimizer, const Parameter& parameter,
-                         std::span<const StateSpec> states) {
+void require_state_names(std::string_view optimizer, const Parameter& parameter, std::span<const StateSpec> states) {
   for (std::size_t i = 0; i < states.size(); ++i)
     require<InputError>(!states[i].name.empty() && std::ranges::count(states, states[i].name, &StateSpec::name) == 1,
-                        "the optimizer ", optimizer, " gives state ", i, " of '", parameter.name, "' the name '", states[i].name,
-                        "'; checkpoints store states by name, so give each a different one");
+                        "the optimizer ", optimizer, " gives state ", i, " of '", parameter.name, "' the name '",
+                        states[i].name, "'; checkpoints store states by name, so give each a different one");
 }
 
 void require_no_decays(std::string_view optimizer, GroupList groups) {
@@ -67,9 +66,9 @@ StatePlaces places_of(std::span<const StatePiece> pieces, std::size_t state, std
     places.starts.push_back(places.bytes);
     if (piece->states.size() <= state) continue;
     const StateSpec& own = piece->states[state];
-    places.bytes = checked_add(places.bytes, own.format->type == DType::f32
-                                                 ? word * (start_of_next(piece + 1) - piece->resting)
-                                                 : resting_bytes(own, piece->count));
+    places.bytes =
+        checked_add(places.bytes, own.format->type == DType::f32 ? word * (start_of_next(piece + 1) - piece->resting)
+                                                                 : resting_bytes(own, piece->count));
   }
   return places;
 }

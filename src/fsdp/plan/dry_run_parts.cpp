@@ -86,8 +86,8 @@ std::vector<std::int64_t> state_bytes_of_ranks(
     GroupList groups, int ranks, FunctionRef<std::span<const optim::StateSpec>(const Parameter&)> states) {
   const auto has_codes = [&](const GroupTensors* group) {
     return group->facts().trainable && std::ranges::any_of(group->parameters(), [&](const Parameter& parameter) {
-             return std::ranges::any_of(
-                 states(parameter), [](const optim::StateSpec& state) { return state.format->type != DType::f32; });
+             return std::ranges::any_of(states(parameter),
+                                        [](const optim::StateSpec& state) { return state.format->type != DType::f32; });
            });
   };
   std::vector<std::int64_t> list;

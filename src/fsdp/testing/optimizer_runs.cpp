@@ -39,7 +39,8 @@ RunResult train_by(const Strategy& strategy, const AnyOptimizer& optimizer, cons
 RunResult train_with(const AnyOptimizer& optimizer, const OptimizerRun& run) {
   RunTimeAny strategy{.strategy = FullyShard<>{}};
   const StepWork work = optimizer.step_work();
-  if (std::ranges::any_of(stepped_parameters(), [&](const Parameter& parameter) { return work.block_of(parameter) > 0; }))
+  if (std::ranges::any_of(stepped_parameters(),
+                          [&](const Parameter& parameter) { return work.block_of(parameter) > 0; }))
     strategy.other_layout = buffer::Blocks{};
   if (run.place == OptimizerPlace::offloaded) return train_by(Offload<RunTimeAny>{strategy}, optimizer, run);
   if (run.place == OptimizerPlace::replicated) strategy = {.strategy = Replicated{}};

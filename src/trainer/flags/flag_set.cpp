@@ -66,9 +66,7 @@ std::string to_text(std::uint64_t value) { return print_number(value); }
 std::string to_text(double value) { return print_number(value); }
 std::string to_text(bool value) { return value ? "true" : "false"; }
 std::string to_text(const std::string& value) { return value; }
-std::string to_text(const NamedValue& value) {
-  return to_text(copy_of(value));
-}
+std::string to_text(const NamedValue& value) { return to_text(copy_of(value)); }
 std::string to_text(const ConfigValue& value) {
   return std::visit([](const auto& held) { return to_text(held); }, value.value);
 }
