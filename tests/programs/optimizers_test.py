@@ -22,6 +22,7 @@ WHOLE = 'the optimizer muon works on whole matrices, and the strategy cuts ".*" 
     ("replicated", "--optimizer muon --sharding replicated --lr 2e-3", "", ""),
     ("adamw", "--lr 1e-3", '"optimizer":{"name":"adamw","beta1":0.9,"beta2":0.95,"eps":1e-08,"weight-decay":0.1,"moments":"float"}', ""),
     ("bf16", "--moments bf16 --lr 1e-3 --sharding zero3", '"moments":"bf16"', "^optimizer adamw, .*, moments bf16$"),
+    ("adapters", "--lora-rank 64 --moments dynamic8 --layout blocks --lr 1e-3", "", "^optimizer adamw, .*, moments dynamic8$"),
     ("dynamic8", "--moments dynamic8 --layout blocks --lr 1e-3", '"moments":"dynamic8"', "^optimizer adamw, .*, moments dynamic8$"),
 ])
 def test_an_optimizer_trains_and_resumes(program, name, flags, metrics, out):
