@@ -154,6 +154,7 @@ class Inspection {
       look_at_weights(config);
       if (config && holds("trainer.json")) {
         part([&] { print(trained_text()); });
+        part([&] { print(states_text(checkpoint::SafetensorsFile(folder_ / "optimizer.safetensors"))); });
         part([&] { look_at_states(); });
       }
     }
@@ -212,7 +213,6 @@ class Inspection {
   }
   void look_at_states() {
     const checkpoint::SafetensorsFile file(folder_ / "optimizer.safetensors");
-    print(states_text(file));
     look_at_values(std::span(&file, 1));
   }
 
