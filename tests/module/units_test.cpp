@@ -169,6 +169,29 @@ TEST(Units, ABlockThatDoesNotDivideItsTensorIsAnError) {
                      "has a block of 1 elements, and the one of that name before it of 3;");
 }
 
+TEST(Units, BlocksOfLayoutsAreWholeBlocksOfTheTensorAndOfTheOptimizer) {
+  std::int64_t of_optimizer = 0;
+  const StepWork step{.block = [&](const Parameter&) { return of_optimizer; }};
+  for (const auto& [own, optimizer, expected, frozen] : std::vector<std::array<std::int64_t, 4>>{{0, 0, 0, 0},
+                                                                                                 {40, 0, 40, 0},
+                                                                                                 {0, 64, 64, 0},
+                                                                                                 {40, 64, 320, 0},
+                                                                                                 {160, 256, 1280, 0},
+                                                                                                 {64, 16, 64, 0},
+                                                                                                 {8, 64, 64, 0},
+                                                                                                 {640, 500, 1280, 0},
+                                                                                                 {0, 5000, 1280, 0},
+                                                                                                 {40, 64, 40, 1}}) {
+    GroupedParameters group;
+    group.frozen = frozen != 0;
+    group.parameters = {{.name = "w", .shape = {40, 32}, .block = own}};
+    of_optimizer = optimizer;
+    EXPECT_EQ(specs_of(std::span(&group, 1), step, false)[0].tensors[0].block, expected) << own << ", " << optimizer;
+  }
+  of_optimizer = -4;
+  EXPECT_INPUT_ERROR(step.block_of({.name = "w"}), "the optimizer states a block of -4 elements for 'w'; state at");
+}
+
 /// Otherwise the matmuls of a unit would depend on the persistence threshold.
 TEST(Units, JoinedTensorsArePersistentOnlyTogether) {
   std::vector<Unit> units{{"block", {{"norm", {4}}, {"q", {8, 4}}, {"k", {2, 4}}, {"v", {2, 4}}}}};

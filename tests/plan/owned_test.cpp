@@ -68,12 +68,13 @@ TEST(MostLoaded, IsTheRankWithTheLargestPeakMemory) {
 
 /// Muon's scratch is that of the largest matrix of a rank, which is not necessarily the rank that stores the most.
 TEST(MostLoaded, IsCorrectIfRanksStepWholeMatricesWithMuon) {
-  for (const buffer::AnyLayout& layout : {buffer::AnyLayout(buffer::Owned{}), {buffer::Blocks{}}})
-    for (const int ranks : {2, 5, 40}) {
-      const auto peak_of = [&](int rank) { return plan_of({}, ranks, rank, 1, {optim::Muon{}}, layout).peak_bytes(); };
-      const std::vector<std::int64_t> peaks = peaks_of(ranks, peak_of);
-      EXPECT_EQ(peak_of(most_loaded), *std::ranges::max_element(peaks)) << ranks << " ranks";
-    }
+  for (const optim::Muon& muon : {optim::Muon{}, optim::Muon{.per_head = true}})
+    for (const buffer::AnyLayout& layout : {buffer::AnyLayout(buffer::Owned{}), {buffer::Blocks{}}})
+      for (const int ranks : {2, 5, 40}) {
+        const auto peak_of = [&](int rank) { return plan_of({}, ranks, rank, 1, {muon}, layout).peak_bytes(); };
+        const std::vector<std::int64_t> peaks = peaks_of(ranks, peak_of);
+        EXPECT_EQ(peak_of(most_loaded), *std::ranges::max_element(peaks)) << ranks << " ranks";
+      }
 }
 
 /// States of small tensors are float: a rank with more elements may store fewer bytes of states.

@@ -99,6 +99,15 @@ TEST(Muon, PerHeadInPiecesIsBitIdenticalAndResumesOnAnyNumberOfRanks) {
   }
 }
 
+/// The 6 heads of q are more elements than a chunk of an offloaded tensor, which has 5 of them.
+TEST(Muon, PerHeadInHostMemoryStepsWholeHeadsAtATime) {
+  RunOptions options = with_heads(with_steps(1, uneven_options(1)));
+  options.config.layers = 1, options.config.hidden_size = 520, options.config.head_dim = 100;
+  const RunResults found = run("fsdp2/layout=blocks/run-time/offload", options);
+  expect_same_bits(found, run("fsdp2/layout=blocks/run-time", options));
+  expect_planned_bytes(found);
+}
+
 TEST(Muon, AddsNoCollective) {
   const auto stack = "fsdp2/layout=owned/run-time";
   const RunResults with_adamw = run(stack, uneven_options(3));

@@ -19,8 +19,8 @@
 namespace fsdp::buffer {
 
 /// Divides each group, as one range in the order of its tensors, at multiples of blocks, counted from each tensor's
-/// first element. A tensor's block is the one that it states (Parameter::block, or the whole tensor for an optimizer
-/// that steps it whole). For other tensors it is `elements` consecutive elements, of which the last block of a tensor
+/// first element. A tensor's block is the one that it states (TensorSpec::block: Parameter::block, the optimizer's, or
+/// whole blocks of both). For other tensors it is `elements` consecutive elements, of which the last block of a tensor
 /// may have fewer, or a row, that is, one index of the first axis.
 ///
 /// Groups are divided one after the other, larger ones first. Each is given to the ranks with the fewest elements so

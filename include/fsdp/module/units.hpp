@@ -254,11 +254,12 @@ using GroupList = std::span<const GroupTensors* const>;
 /// that it keeps after forward.
 std::array<std::int64_t, 3> elements_of(GroupList groups, int rank);
 
-/// Returns the first trained parameter of which some rank steps a range that begins or ends inside of a block of the
-/// optimizer (StepWork::block); not present if there is none.
+/// Returns the first trained parameter that is cut over ranks inside of a block of the optimizer (StepWork::block); not
+/// present if there is none.
 Reference first_cut(GroupList groups, const StepWork& step);
 
-/// Returns the groups in the form that layout policies take; `aligned` is as in TensorGroup.
+/// Returns the groups in the form that layout policies take; `aligned` is as in TensorGroup. The block of a trained
+/// tensor consists of whole blocks of the parameter and of whole blocks of the optimizer, if both state one.
 std::vector<buffer::TensorGroup> specs_of(std::span<const GroupedParameters> groups, const StepWork& step,
                                           bool aligned);
 

@@ -77,9 +77,10 @@ Reference first_cut(GroupList groups, const StepWork& step) {
     for (int rank = 0; rank < shards * replicas; ++rank)
       for (const buffer::TensorRange& range : group->stepped_ranges(rank)) {
         const Parameter& parameter = group->parameters()[static_cast<std::size_t>(range.tensor)];
-        const std::int64_t block = step.block_of(parameter), end = range.begin + range.count;
-        if (block > 0 && (range.begin % block != 0 || (end % block != 0 && end != parameter.shape.numel())))
-          return {index, static_cast<int>(range.tensor)};
+        // Each element is in one range, so that a range that ends inside of a block is followed by one that begins
+        // there.
+        const std::int64_t block = step.block_of(parameter);
+        if (block > 0 && range.begin % block != 0) return {index, static_cast<int>(range.tensor)};
       }
   }
   return {-1, -1};
