@@ -152,8 +152,12 @@ TEST(Blocks, OfReplicasThatMuonStepsAreWithinTheBound) {
       EXPECT_FALSE(module.first_cut(work).present());
       const auto elements = elements_of(module.group_list(), rank);
       stepped.push_back(elements[0]), at_rest.push_back(elements[1]);
-      for (const GroupTensors* const group : module.group_list())
+      std::int64_t in_ranges = 0;
+      for (const GroupTensors* const group : module.group_list()) {
         for (const std::int64_t block : group->layout().blocks) largest = std::max(largest, block);
+        for (const buffer::TensorRange& range : group->stepped_ranges(rank)) in_ranges += range.count;
+      }
+      EXPECT_LE(in_ranges, elements[0]);
       all += elements[0];
     }
     const std::int64_t block = largest + 128;
