@@ -6,6 +6,7 @@
 
 #include <tessera/fsdp/training/run_time_optimizer.hpp>
 
+#include <support/errors.hpp>
 #include <support/nets.hpp>
 
 namespace fsdp::test {

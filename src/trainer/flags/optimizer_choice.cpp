@@ -50,9 +50,7 @@ void bind(FlagSet& flags, OptimizerChoice& choice) {
     }
   });
   Flag& flag = flags.add(Effect::chosen, "optimizer", choice.name,
-                         names +
-                             "; muon needs whole matrices, or heads with --per-head: layout owned or blocks, or "
-                             "replicated");
+                         names + "; muon needs whole matrices (or heads): layout owned or blocks, or replicated");
   flag.get = [&choice] { return std::vector{name_of(choice)}; };
   for (const auto& [value, meanings] : constants) {
     std::string help;
