@@ -24,7 +24,7 @@ LAYERS = [
 # The suites of the kit that stand on tessera::sharding alone are testing/foreign, by header as in src/fsdp/testing/CMakeLists.txt.
 FOREIGN_HEADERS = {f"{name}.hpp" for name in (
     "foreign_loop", "foreign_runs", "strategy", "strategy_loop", "communicator", "behaviours", "contract_behaviours", "exchange_behaviours",
-    "faults", "values", "precision", "device", "guarded", "report", "results", "temporary_folder")}
+    "faults", "values", "precision", "codec", "device", "guarded", "report", "results", "temporary_folder")}
 KIT = ["testing/foreign", "testing"]  # seen by the kit alone
 
 # The places of tessera::sharding, which sees nothing of tessera::tessera.

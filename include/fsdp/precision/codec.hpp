@@ -10,6 +10,8 @@
 /// - `encode(stream, x, y, draw)`, `decode(stream, x, y)` and `add_decoded(stream, x, y)`, which enqueue operations for
 ///   elements in float and bf16. A block with an element that is not finite must decode to NaN throughout, so that
 ///   every rank skips the same steps.
+/// It may have `static constexpr double largest_error`: the largest error of an element when it is rounded to nearest,
+/// relative to the largest magnitude of its block, which the kit checks.
 /// To add one, write a struct with these members and, unless it combines our operations, an operation of yours
 /// (tessera/fsdp/device/operation.hpp); test it with tessera/fsdp/testing/codec.hpp.
 #pragma once
@@ -101,6 +103,7 @@ struct Plain {
   static_assert(std::is_same_v<T, float> || std::is_same_v<T, bf16>, "fsdp: Plain<T> stores float or fsdp::bf16");
   using Value = T;
   static constexpr std::int64_t block = 1;
+  static constexpr double largest_error = std::is_same_v<T, float> ? 0 : 0x1p-8;
 
   constexpr std::int64_t bytes(std::int64_t count) const { return count * static_cast<std::int64_t>(sizeof(T)); }
   std::string text() const { return std::is_same_v<T, float> ? "float" : "bf16"; }
@@ -133,12 +136,19 @@ struct Plain {
 
 namespace detail {
 
+/// Returns half of the largest distance between two values of a kind, relative to the largest magnitude.
+constexpr double largest_error_of(device::BlockKind kind) {
+  constexpr double errors[] = {0.5 / 127, 16.0 / 448, 0.45 / 64, 0.45 / 128, 0.152};
+  return errors[static_cast<int>(kind)];
+}
+
 /// A codec of our operations: `K` names the meaning of its codes, `N` is the number of elements per block.
 template <device::BlockKind K, std::int64_t N>
 struct Blocks {
   static_assert(N > 0 && N % 2 == 0, "fsdp: a codec's block is an even number of elements, such as 256");
   static constexpr std::int64_t block = N;
   static constexpr device::BlockCode code = {.kind = K, .elements = N};
+  static constexpr double largest_error = largest_error_of(K);  ///< of rounding to nearest
 
   constexpr std::int64_t bytes(std::int64_t count) const { return code.bytes(count); }
   std::string text() const {
