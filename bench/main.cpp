@@ -64,8 +64,9 @@ int run(const Options& options, const train::FlagSet&) {
 namespace {
 
 const std::map<std::string, void (*)(const BenchOptions&, const train::FlagSet&)> alone = {
-    {"mlp", measure_mlp},       {"attention", measure_attention}, {"head", measure_head},
-    {"matmul", measure_matmul}, {"optim", measure_optim},         {"tokenize", measure_tokenize}};
+    {"mlp", measure_mlp},          {"attention", measure_attention}, {"head", measure_head},
+    {"matmul", measure_matmul},    {"optim", measure_optim},         {"codec", measure_codec},
+    {"tokenize", measure_tokenize}};
 const std::map<std::string, int (*StackBenches::*)(const BenchOptions&)> on_a_stack = {
     {"step", &StackBenches::step},
     {"residency", &StackBenches::residency},

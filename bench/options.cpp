@@ -20,7 +20,7 @@ void bind(train::FlagSet& flags, BenchOptions& o) {
   constexpr std::int64_t most = 1 << 20, most_tokens = 1 << 30, most_elements = std::int64_t{1} << 40;
   flags
       .add("what", o.what,
-           "mlp | attention | head | step | residency | generate | load | comm | matmul | optim | tokenize")
+           "mlp | attention | head | step | residency | generate | load | comm | matmul | optim | codec | tokenize")
       .position = true;
   flags.add(
       "model", o.model,
@@ -39,7 +39,7 @@ void bind(train::FlagSet& flags, BenchOptions& o) {
             "tokens per sequence; 0: 2048 and 4096 for mlp, 4096 for attention and head, 2048 for step and residency, "
             "128 for generate",
             counts_up_to(most_tokens, 0));
-  flags.add("parameters", o.parameters, "weights of optim", counts_up_to(most_elements));
+  flags.add("parameters", o.parameters, "weights of optim, elements of codec", counts_up_to(most_elements));
   flags.add("bytes", o.bytes, "of each collective of comm, at least 4; 0: 1 MiB, 16 MiB and 64 MB",
             counts_up_to(most_elements, 0));
   flags.add("lora-rank", o.lora_rank, "step: also one that trains adapters of this rank, against the full one; 0: not",
@@ -69,7 +69,7 @@ void check(const BenchOptions& options, const train::FlagSet& flags) {
   };
   belongs("model", {"step", "generate", "load", "tokenize"});
   belongs("text", {"tokenize"});
-  belongs("parameters", {"optim"});
+  belongs("parameters", {"optim", "codec"});
   belongs("table", {"mlp"});
   for (const char* flag : {"lora-rank", "sequence", "offload", "optimizer"}) belongs(flag, {"step"});
   require<InputError>(what == "step" || options.optimizer == train::OptimizerChoice{},

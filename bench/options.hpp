@@ -59,6 +59,7 @@ void measure_mlp(const BenchOptions& options, const train::FlagSet& flags);
 int measure_mlp_table(const BenchOptions& options, const train::FlagSet& flags);  ///< `mlp --table`
 void measure_attention(const BenchOptions& options, const train::FlagSet& flags);
 void measure_head(const BenchOptions& options, const train::FlagSet& flags);
+void measure_codec(const BenchOptions& options, const train::FlagSet& flags);
 void measure_matmul(const BenchOptions& options, const train::FlagSet& flags);
 void measure_optim(const BenchOptions& options, const train::FlagSet& flags);
 void measure_tokenize(const BenchOptions& options, const train::FlagSet& flags);

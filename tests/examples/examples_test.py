@@ -32,6 +32,7 @@ def lines(path):
      ["--(optimizer|eps|momentum|sharding)"]),
     ("07_own_optimizer", "--dry-run --model tiny --ranks 2", ["optimizer"], []),
     ("09_test_a_policy", "--gtest_brief=1", ["PASSED"], ["SKIPPED"]),
+    ("21_own_codec", "--gtest_brief=1", ["PASSED"], ["SKIPPED"]),
     ("20_tokenize_a_chat", f"{TESTS}/text/tokenizers/qwen.json chatml",
      ["^<[|]im_start[|]>assistant$", r"^ *[0-9]+   <[|]im_start[|]>$", r"^ *[0-9]+ [*] <[|]im_end[|]>$"], []),
     ("13_gpt2", "", ["^fsdp2 / threads / bf16, 4 ranks"], []),
