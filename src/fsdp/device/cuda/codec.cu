@@ -165,7 +165,8 @@ __global__ void coded_adamw(std::int64_t count, const StepDecision* step, const 
         }
         if (skipped) return;
         const BlockScale m_scale(warp_largest(m_largest), 1), v_scale(warp_largest(v_largest), 1);
-        if (form == MomentForm::dynamic8 && lane == 0) {
+        __syncwarp();  // all lanes have read the old scales
+    if (form == MomentForm::dynamic8 && lane == 0) {
           *reinterpret_cast<float*>(m_bytes) = m_scale.scale;
           *reinterpret_cast<float*>(v_bytes) = v_scale.scale;
         }
