@@ -101,6 +101,8 @@ consteval bool check_codec() {
 template <class T>
 struct Plain {
   static_assert(std::is_same_v<T, float> || std::is_same_v<T, bf16>, "fsdp: Plain<T> stores float or fsdp::bf16");
+  /// The members of a codec; see the head of this file. The operations are Copy and Scale.
+  /// @{
   using Value = T;
   static constexpr std::int64_t block = 1;
   static constexpr double largest_error = std::is_same_v<T, float> ? 0 : 0x1p-8;
@@ -121,6 +123,7 @@ struct Plain {
   void add_decoded(Stream& stream, Tensor<const std::byte> x, Tensor<float> y) const {
     device::enqueue(stream, device::Scale<T, float>{.x = values(x, y), .y = y, .write = Write::accumulate});
   }
+  /// @}
   friend bool operator==(const Plain&, const Plain&) = default;
 
  private:

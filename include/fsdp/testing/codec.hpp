@@ -40,6 +40,8 @@ class CodecRun {
       stop("encode writes bytes(count) bytes and no others", in_words(count), touched);
     return bytes.values();
   }
+  /// Decodes or adds numbers. `decoded` stops if memory around its elements is written.
+  /// @{
   template <class T>
   std::vector<T> decoded(const Bytes& bytes, std::int64_t count) {
     Guarded<T> values({count}, T(77.0f));
@@ -52,12 +54,14 @@ class CodecRun {
     codec_.add_decoded(stream_, Tensor<const std::byte>(bytes.data(), {std::ssize(bytes)}),
                        Tensor<float>(y.data(), {std::ssize(y)}));
   }
+  /// @}
   /// Sizes: one element, less than a block, whole blocks, and enough for a team of threads.
   static std::vector<std::int64_t> counts() {
     return {1, std::max<std::int64_t>(C::block - 1, 1), C::block + 3, (20000 / C::block + 3) * C::block + 1};
   }
+  /// Returns the case as text.
   std::string in_words(std::int64_t count) const { return message("codec ", codec_.text(), ", ", count, " elements"); }
-  const C& codec() const { return codec_; }
+  const C& codec() const { return codec_; }  ///< the codec under test
 
  private:
   C codec_ = {};
@@ -66,6 +70,7 @@ class CodecRun {
   device::Cpu::Stream stream_{arena_, 2};
 };
 
+/// Returns numbers up to `scale` in magnitude, most of them much smaller.
 template <class T>
 std::vector<T> codec_numbers(std::int64_t count, double scale = 1) {
   std::vector<T> x;
