@@ -10,9 +10,9 @@
 namespace fsdp::testing {
 namespace {
 
-using Ours = ::testing::Types<Plain<float>, Plain<bf16>, Int8Blocks<256>, Int8Blocks<4096>, Fp8Blocks<>, Dynamic8<>,
-                              Dynamic8<256, true>, Nf4Blocks<>, mine::Affine<64>>;
-INSTANTIATE_TYPED_TEST_SUITE_P(Ours, CodecSuite, Ours);
+using TestedCodecs = ::testing::Types<Plain<float>, Plain<bf16>, Int8Blocks<256>, Int8Blocks<4096>, Fp8Blocks<>,
+                                      Dynamic8<>, Dynamic8<256, true>, Nf4Blocks<>, mine::Affine<64>>;
+INSTANTIATE_TYPED_TEST_SUITE_P(Ours, CodecSuite, TestedCodecs);
 
 /// Codecs that are wrong in one way each.
 struct Coarse : Int8Blocks<256> {
