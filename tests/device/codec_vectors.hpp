@@ -82,7 +82,6 @@ inline constexpr std::string_view adamw_first_codes =
     "289fc13037beab2bc5c83cae3c3d3b3dd63d373e38a3c73f1bb55156989935bd4f3aa64c3bd029aec6c1194ec5c6c2c4bbc03fac29c3cf1c"
     "a6b140c54ecdcb342fce31afc83ac55755373a4da2983d5fc040226f2faec73baa41c05b1633da3ac1a29f402c3ed25e3bcc3ec35bdd3849"
     "3a3e3d37cc33dc24bea24bc4d04639e3";
-inline constexpr std::string_view adamw_first_scales = "694d273e5e70423e1ca5393e6ccb643e";
 inline constexpr std::string_view adamw_second_codes =
     "a0c6c984d278a5aa6a846f7ca06d92c97281b6838a8f8795448c8a87ffecb88e8ca89e7dc46eb1bba68f6b8d4e9e9c98937084d29e84b453"
     "5a807c8dba8e87928b92b2947b88b5bd96bb60a9b2a3b1989db8cb9fa081ae279ca48e9e8b9593b69aaca5627b9ad984938d6c68844a9075"
@@ -103,6 +102,5 @@ inline constexpr std::string_view adamw_second_codes =
     "d97291bc918d7bc39381966c807091869e8f6e8095c087aecc9447b9b280bb9f888180658c88d046a792c75b878e897f698c9680d592ccc0"
     "73618f744faf9d7f8e8b8a52ad977990838b869f8e736699ad899ea48f82b0917689aca3d283a591899362828c4ea54d8788829a7d9caea6"
     "8e4b7fc890c4aeb65c458a89933e90b9";
-inline constexpr std::string_view adamw_second_scales = "5dbde63dee330b3e0428db3d00620d3e";
 
 }  // namespace fsdp::device::vectors
