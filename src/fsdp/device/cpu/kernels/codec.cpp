@@ -200,8 +200,8 @@ void encode(const BlockCode& code, const T* x, std::byte* y, std::int64_t count,
   });
 }
 
-template <bool accumulate, class T>
-FSDP_INLINE void decode_blocks(const BlockCode& code, const std::byte* x, T* y, std::int64_t count) {
+template <class T>
+void decode(const BlockCode& code, const std::byte* x, T* y, std::int64_t count, bool accumulate) {
   const bool halves = code.kind == BlockKind::nf4;
   const auto* from = reinterpret_cast<const std::uint8_t*>(x);
   with_codes(code.kind, [&](const auto& codes) FSDP_INLINE_LAMBDA {
@@ -222,38 +222,30 @@ FSDP_INLINE void decode_blocks(const BlockCode& code, const std::byte* x, T* y, 
           read = unpacked;
         }
         T* const to = y + at + begin;
-        if constexpr (!accumulate && sizeof(T) == sizeof(float)) {
-          decode_range(codes, read, to, scale, end - begin);
-        } else {
-          float values[most];
-          decode_range(codes, read, values, scale, end - begin);
-          for (std::int64_t i = 0; i < end - begin; ++i) put(to + i, accumulate ? to[i] + values[i] : values[i]);
-        }
+        if constexpr (sizeof(T) == sizeof(float))
+          if (!accumulate) return decode_range(codes, read, to, scale, end - begin);
+        float values[most];
+        decode_range(codes, read, values, scale, end - begin);
+        for (std::int64_t i = 0; i < end - begin; ++i) put(to + i, accumulate ? to[i] + values[i] : values[i]);
       });
       from += ((halves ? (length + 1) / 2 : length) + 3) / 4 * 4;
     }
   });
 }
 
-template <class T>
-void decode(const BlockCode& code, const std::byte* x, T* y, std::int64_t count, bool accumulate) {
-  if (accumulate)
-    decode_blocks<true>(code, x, y, count);
-  else
-    decode_blocks<false>(code, x, y, count);
-}
-
-/// Moments of a range of at most `most` elements in float.
+/// Moments of at most `most` elements in float.
 struct Moments {
   float first[most], second[most];
 };
 
-/// Steps a range of weights and their decoded moments.
-FSDP_INLINE void step_range(const AdamWFactors& factors, Moments& moments, float* main, const float* gradient,
-                            bf16* model, std::int64_t count) {
+/// Steps the weights of a range from element `at`, and their decoded moments.
+FSDP_INLINE void step_part(const AdamWFactors& factors, Moments& moments, const CodedRange& range, std::int64_t at,
+                           std::int64_t count) {
   const AdamWFactors f = factors;
+  float* const main = range.main + at;
+  const float* const gradient = range.gradient + at;
   for (std::int64_t i = 0; i < count; ++i) adamw(f, main[i], moments.first[i], moments.second[i], gradient[i]);
-  for (std::int64_t i = 0; model != nullptr && i < count; ++i) put(model + i, main[i]);
+  for (std::int64_t i = 0; range.model != nullptr && i < count; ++i) put(range.model + at + i, main[i]);
 }
 
 /// Encodes a moment of a block; `guarded` corrects its codes (see block_codes.hpp).
@@ -284,8 +276,7 @@ void dynamic8_adamw(const AdamWFactors& factors, const CodedRange& range) {
     __builtin_memcpy(&second_scale, second, 4);
     decode_range(first_codes, first + 4, moments.first, scale, count);
     decode_range(second_codes, second + 4, moments.second, second_scale, count);
-    step_range(factors, moments, range.main + at, range.gradient + at,
-               range.model == nullptr ? nullptr : range.model + at, count);
+    step_part(factors, moments, range, at, count);
     encode_moment(first_codes, moments.first, first, count, [](Integers code, Floats moment) FSDP_INLINE_LAMBDA {
       return code + ((code == 127) & (moment < 0.0f));
     });
@@ -307,8 +298,7 @@ void bf16_adamw(const AdamWFactors& factors, const CodedRange& range, Draw draw)
     const std::uint32_t row = dropout_row(draw.key, index / most);
     for (std::int64_t i = 0; i < count; ++i) moments.first[i] = first[at + i];
     for (std::int64_t i = 0; i < count; ++i) moments.second[i] = second[at + i];
-    step_range(factors, moments, range.main + at, range.gradient + at,
-               range.model == nullptr ? nullptr : range.model + at, count);
+    step_part(factors, moments, range, at, count);
     for (std::int64_t i = 0; i < count; ++i) put(first + at + i, moments.first[i]);
     for (std::int64_t i = 0; i < count; ++i)
       second[at + i].bits =
