@@ -72,14 +72,16 @@ Reference first_cut(GroupList groups, const StepWork& step) {
     if (!group->facts().trainable) continue;
     const bool across = group->facts().across == sharding::Across::shard;
     if (group->facts().resident && !across) continue;
+    std::vector<std::int64_t> blocks;  // [parameters]
+    for (const Parameter& parameter : group->parameters()) blocks.push_back(step.block_of(parameter));
+    if (std::ranges::max(blocks) <= 1) continue;
     const auto shards = std::ssize(group->layout().local_sizes);
     const auto replicas = across ? std::ssize(group->layout().across_of(0).counts) : 1;
     for (int rank = 0; rank < shards * replicas; ++rank)
       for (const buffer::TensorRange& range : group->stepped_ranges(rank)) {
-        const Parameter& parameter = group->parameters()[static_cast<std::size_t>(range.tensor)];
         // Each element is in one range, so that a range that ends inside of a block is followed by one that begins
         // there.
-        const std::int64_t block = step.block_of(parameter);
+        const std::int64_t block = blocks[static_cast<std::size_t>(range.tensor)];
         if (block > 0 && range.begin % block != 0) return {index, static_cast<int>(range.tensor)};
       }
   }
