@@ -72,7 +72,7 @@ CONTRACTS = [  # (path, declaration, what the concept asks)
     (r"nn/", r"Shared share\(", "What all blocks read in this pass, as nn::EntryModule asks."),
     (r"(optim|training)/", r"static constexpr std::string_view name\(\)|std::string_view name\(\) const", "As checkpoints, logs and flags have it."),
     (r"(optim|training)/", r"(static constexpr )?Grain grain\(\)", "What an update must have of a parameter at once."),
-    (r"(optim|training)/", r"std::span<const std::string_view> states\(", "Names of the states of a parameter."),
+    (r"(optim|training)/", r"std::span<const (optim::)?StateSpec> states\(", "Names of the states of a parameter."),
     (r"(optim|training)/", r"void update\(", "Enqueues one step of a piece, as optim::Optimizer asks."),
     (r"(optim|models|training|train)/", r"static void visit\(", "Calls visitor(name, value, help) for each value of `self`."),
     (r"(checkpoint|precision|report)/", r"static void visit\(", "Calls visitor(name, value) for each field of `self`."),

@@ -36,7 +36,7 @@ SPECIAL = re.compile(r"(fsdp::(?:\w+::)*(\w+))::(?:~\2\(\)|\2\(\1(?: const&|&&)\
 # Structs that designated initialisers make: a declared constructor would forbid them.
 AGGREGATES = {"fsdp::" + name for name in (
     "FloatWeights", "LlamaConfig", "LoraConfig", "ModuleSettings", "NamedValue", "Order", "Parameter", "PassPlan", "RopeConfig", "RowRequests", "RunShape",
-    "Statistic", "StrategyCalls", "StrategyPart", "TensorPattern", "Unit", "UnitOptions", "comm::Options", "plan::PartPlan",
+    "Statistic", "StepWork", "StrategyCalls", "StrategyPart", "TensorPattern", "Unit", "UnitOptions", "comm::Options", "plan::PartPlan",
     "plan::Plan", "plan::Request", "sharding::Residency", "tiling::TilePlan")}
 
 

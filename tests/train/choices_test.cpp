@@ -157,8 +157,8 @@ TEST(OptimizerFlags, AreTheConstantsOfAllOptimizersWithTheirDefaults) {
   OptimizerChoice choice;
   FlagSet flags;
   bind(flags, choice);
-  EXPECT_EQ(flags.names(), (std::vector<std::string>{"optimizer", "beta1", "beta2", "eps", "weight-decay", "momentum",
-                                                     "nesterov", "iterations", "per-head"}));
+  EXPECT_EQ(flags.names(), (std::vector<std::string>{"optimizer", "beta1", "beta2", "eps", "weight-decay", "moments",
+                                                     "momentum", "nesterov", "iterations", "per-head"}));
   EXPECT_EQ(flags.find("optimizer")->get(), std::vector<std::string>{"adamw"});
   EXPECT_EQ(flags.find("beta1")->help, "adamw (0.9), muon (0.9): decay of the mean of gradients");
   const std::string& help = flags.find("weight-decay")->help;

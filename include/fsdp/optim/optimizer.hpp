@@ -236,6 +236,7 @@ consteval bool check_optimizer() {
 /// How AdamW stores both moments of a tensor of at least `least_coded` elements; smaller ones are float. `bf16` rounds
 /// the second stochastically. `dynamic8`: blocks of 256 elements in 8 bits (Dynamic8), which ranks must not cut.
 enum class Moments : std::uint8_t { float32, bf16, dynamic8 };
+/// The names of the values.
 inline constexpr std::array<std::string_view, 3> moments_names = {"float", "bf16", "dynamic8"};
 /// Returns the names of the values, for flags.
 constexpr std::span<const std::string_view> value_names(Moments) { return moments_names; }
@@ -243,14 +244,13 @@ constexpr std::span<const std::string_view> value_names(Moments) { return moment
 /// AdamW with decoupled weight decay. A step is one pass that reads and writes each element once, and also writes the
 /// model weights. Source: Loshchilov and Hutter 2019; 8-bit moments are from Dettmers et al. 2022.
 struct AdamW {
-  double beta1 = 0.9;         ///< decay of the mean of gradients
-  double beta2 = 0.95;        ///< decay of the mean of squared gradients
-  double eps = 1e-8;          ///< added to the root of the mean square
-  double weight_decay = 0.1;  ///< applied to parameters with weight decay
-  Moments moments = Moments::float32;
+  double beta1 = 0.9;                  ///< decay of the mean of gradients
+  double beta2 = 0.95;                 ///< decay of the mean of squared gradients
+  double eps = 1e-8;                   ///< added to the root of the mean square
+  double weight_decay = 0.1;           ///< applied to parameters with weight decay
+  Moments moments = Moments::float32;  ///< how both moments are stored
 
-  static constexpr std::int64_t least_coded =
-      4096;  ///< elements of a tensor whose moments are encoded, as bitsandbytes
+  static constexpr std::int64_t least_coded = 4096;  ///< elements of a tensor whose moments are encoded, at least
   static constexpr std::string_view name() { return "adamw"; }
   static constexpr Grain grain() { return Grain::elements; }
   static constexpr bool reads_decay = true;  ///< from Parameter::decay_of

@@ -93,6 +93,7 @@ struct StateSpec {
   std::string_view name;
   const StateFormat* format = &state_format<Plain<float>>;
 
+  /// A state by its name, in float unless `stored` is another format.
   template <class Name>
   requires std::convertible_to<Name, std::string_view>
   constexpr StateSpec(const Name& text, const StateFormat& stored = state_format<Plain<float>>)
@@ -116,9 +117,9 @@ class State {
   /// A state of float.
   State(Tensor<float> values) : State(reinterpret_cast<std::byte*>(values.data()), values.shape(), *State().format_) {}
 
-  const StateFormat& format() const { return *format_; }
-  const Shape& shape() const { return shape_; }
-  std::int64_t numel() const { return shape_.numel(); }
+  const StateFormat& format() const { return *format_; }  ///< how its numbers are stored
+  const Shape& shape() const { return shape_; }           ///< the piece's shape
+  std::int64_t numel() const { return shape_.numel(); }   ///< number of elements
   /// Returns the encoded bytes.
   Tensor<std::byte> bytes() const { return {data_, {format_->bytes(numel())}}; }
   /// Returns the values of a state in format Plain<T>. Throws LogicError for other formats.
