@@ -19,8 +19,12 @@ struct WithoutSum {
   void decode(Stream&, Tensor<const std::byte>, Tensor<T>) const {}
 };
 
+struct WithoutElements : Int8Blocks<256> {
+  static constexpr std::int64_t block = 0;
+};
+
 #if CASE == 0
-static_assert(check_codec<Int8Blocks<256>>() && check_codec<Plain<bf16>>());
+static_assert(check_codec<Int8Blocks<256>>() && check_codec<Plain<bf16>>() && !Codec<WithoutElements>);
 #elif CASE == 1
 static_assert(check_codec<WithoutBlock>());
 #elif CASE == 2

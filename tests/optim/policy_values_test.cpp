@@ -71,7 +71,11 @@ TEST(PolicyValues, InvalidStrategyParametersAndLentMemoryAreRefused) {
                                                     {}, settings);
 }
 
-TEST(PolicyValues, OptimizerStatesMustHaveDistinctNames) {
+struct Unpadded : Plain<bf16> {  // blocks of 6 bytes
+  static constexpr std::int64_t block = 3;
+};
+
+TEST(PolicyValues, OptimizerStatesMustHaveDistinctNamesAndBlocksOfWords) {
   const Parameter parameter{.name = "w", .shape = {3}};
   const auto require = [&](std::vector<optim::StateSpec> states) {
     optim::require_state_names("mine", parameter, states);
@@ -82,6 +86,8 @@ TEST(PolicyValues, OptimizerStatesMustHaveDistinctNames) {
   };
   EXPECT_TRUE(said({"m", "m"}).starts_with("the optimizer mine gives state 0 of 'w' the name 'm'; checkpoints"));
   EXPECT_TRUE(said({"m", ""}).starts_with("the optimizer mine gives state 1 of 'w' the name ''; checkpoints"));
+  EXPECT_TRUE(said({optim::StateSpec("m", optim::state_format<Unpadded>)})
+                  .starts_with("the optimizer mine encodes state 'm' of 'w' as bf16, whose 3 elements are 6 bytes"));
 }
 
 /// An operation with invalid costs and scratch.

@@ -32,6 +32,15 @@ struct Quiet : Int8Blocks<256> {  // decodes NaN to 0
       if (!(static_cast<float>(y[i]) == static_cast<float>(y[i]))) y[i] = T(0.0f);
   }
 };
+struct Unpadded : Plain<bf16> {  // blocks of 6 bytes
+  static constexpr std::int64_t block = 3;
+};
+struct Ones : Plain<float> {  // bytes of zero are 1
+  template <class Stream, class T>
+  void decode(Stream&, Tensor<const std::byte>, Tensor<T> y) const {
+    for (std::int64_t i = 0; i < y.numel(); ++i) y[i] = T(1.0f);
+  }
+};
 struct Twice : Int8Blocks<256> {
   template <class Stream>
   void add_decoded(Stream& stream, Tensor<const std::byte> x, Tensor<float> y) const {
@@ -42,7 +51,9 @@ struct Twice : Int8Blocks<256> {
 TEST(CodecKit, FindsCodecsThatAreWrongInOneWay) {
   expect_failure([] { check_round_trip<Coarse, float>(); }, "at most largest_error", "codec int8/256", " becomes ");
   expect_failure([] { check_parts<Keyed>(); }, "those of the whole", "codec int8/256", "when cut at 512");
+  expect_failure([] { check_parts<Unpadded>(); }, "a multiple of 4", "1 elements", "2 bytes");
   expect_failure([] { check_special_values<Quiet>(); }, "not finite", "codec int8/256", "element 256 is 0");
+  expect_failure([] { check_special_values<Ones>(); }, "bytes of zero", "codec float", "1");
   expect_failure([] { check_sums<Twice>(); }, "add_decoded adds what decode returns", "1 elements", " gave ");
 }
 

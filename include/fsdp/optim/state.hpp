@@ -60,6 +60,8 @@ constexpr DType type_of_codec() {
 template <class C>
 struct FormatOf {
   static_assert(check_codec<C>());
+  static_assert(std::default_initializable<C>,
+                "fsdp: a state's codec is known by its type alone; give it a default constructor");
   static std::string text() { return C{}.text(); }
   static std::int64_t bytes(std::int64_t count) { return C{}.bytes(count); }
   static void decode(Tensor<const std::byte> from, Tensor<float> to) {

@@ -4,8 +4,9 @@
 ///
 /// A codec is a value. It has
 /// - `static constexpr std::int64_t block`: number of elements that are encoded together; 1 if each is on its own;
-/// - `bytes(count)`: number of bytes of `count` elements, a multiple of 4 for each block of a codec with blocks. The
-///   bytes of a tensor are those of its parts, one after the other, if the parts are cut at multiples of `block`;
+/// - `bytes(count)`: number of bytes of `count` elements, a multiple of 4 for each block of a codec with blocks, the
+///   last included. The bytes of a tensor are those of its parts, one after the other, if the parts are cut at
+///   multiples of `block`. Bytes of zero, which new states are, must decode to zeros;
 /// - `text()`: its name with its block, in flags and checkpoints, such as "int8/256";
 /// - `encode(stream, x, y, draw)`, `decode(stream, x, y)` and `add_decoded(stream, x, y)`, which enqueue operations for
 ///   elements in float and bf16. A block with an element that is not finite must decode to NaN throughout, so that
@@ -43,7 +44,8 @@ struct AnyStream {};
 template <class C>
 concept HasBlock = requires {
   typename std::integral_constant<std::int64_t, C::block>;
-};
+}
+&&(C::block > 0);
 template <class C>
 concept HasBytes = requires(const C& codec, std::int64_t count) {
   { codec.bytes(count) } -> std::same_as<std::int64_t>;
@@ -80,7 +82,7 @@ consteval bool check_codec() {
   static_assert(std::copyable<C>, "fsdp: a codec is a value that optimizers and policies copy; make it copyable");
   static_assert(HasBlock<C>,
                 "fsdp: a codec lacks its block, the number of elements that it encodes together; give it static "
-                "constexpr std::int64_t block");
+                "constexpr std::int64_t block, at least 1");
   static_assert(HasBytes<C>,
                 "fsdp: a codec lacks std::int64_t bytes(std::int64_t count) const, by which memory is planned");
   static_assert(HasText<C>,

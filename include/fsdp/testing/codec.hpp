@@ -121,17 +121,25 @@ void check_parts() {
       fail("the bytes of parts that are cut at blocks are those of the whole, with the same draw", run.in_words(count),
            "other bytes with key ", key, " when cut at ", cut);
   }
-  for (const std::int64_t n : run.counts())
-    if (run.codec().bytes(cut + n) != run.codec().bytes(cut) + run.codec().bytes(n) || run.codec().bytes(n) <= 0)
-      fail("bytes(a + b) is bytes(a) + bytes(b) if a is a multiple of block", run.in_words(n), run.codec().bytes(n),
-           " bytes, and ", run.codec().bytes(cut + n), " behind ", cut, " elements");
+  for (const std::int64_t n : run.counts()) {
+    const std::int64_t bytes = run.codec().bytes(n);
+    if (run.codec().bytes(cut + n) != run.codec().bytes(cut) + bytes || bytes <= 0)
+      fail("bytes(a + b) is bytes(a) + bytes(b) if a is a multiple of block", run.in_words(n), bytes, " bytes, and ",
+           run.codec().bytes(cut + n), " behind ", cut, " elements");
+    if (C::block > 1 && bytes % 4 != 0)
+      fail("the bytes of each block are a multiple of 4, the last included", run.in_words(n), bytes, " bytes");
+  }
 }
 
-/// Checks blocks of zeros, and that an element that is not finite makes its block NaN, and no other.
+/// Checks blocks of zeros, bytes of zero, and that an element that is not finite makes its block NaN, and no other.
 template <class C>
 void check_special_values() {
   CodecRun<C> run;
   const std::int64_t count = 3 * C::block;
+  const typename CodecRun<C>::Bytes zeros(static_cast<std::size_t>(run.codec().bytes(count)));
+  for (const float value : run.template decoded<float>(zeros, count))
+    if (value != 0)
+      return void(fail("bytes of zero, which new states are, decode to zeros", run.in_words(count), in_words(value)));
   for (const float special : {0.0f, std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
     std::vector<float> x = codec_numbers<float>(count);
     const auto begin = x.begin() + C::block;
