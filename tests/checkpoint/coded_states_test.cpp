@@ -9,6 +9,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <support/nets.hpp>
@@ -207,9 +208,14 @@ TEST(CodedStates, WholeStatesCanBeReadAndWritten) {
           Access::read);
       return all;
     };
-    const Whole before = read();
+    Whole before = read();
     with([](const Parameter&, std::string_view, Tensor<float>) {}, Access::write);
     EXPECT_EQ(read(), before) << "nothing was written";
+    with([](const Parameter&, std::string_view, Tensor<float> values) { values.data()[0] *= 2; }, Access::write);
+    for (Whole first_blocks = std::exchange(before, read()); auto& [name, values] : first_blocks) {
+      std::copy_n(before.at(name).begin(), std::min<std::size_t>(256, values.size()), values.begin());
+      EXPECT_EQ(values, before.at(name)) << "of " << name << " another block than the first has changed";
+    }
     // A multiple by a power of two has the same codes.
     const auto twice = [&](int rank) {
       return [&, rank](const Parameter&, std::string_view, Tensor<float> values) {

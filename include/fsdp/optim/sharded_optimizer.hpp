@@ -268,8 +268,9 @@ class ShardedOptimizer : public ShardedStates<TypesOf<StackT>> {
 };
 
 /// Calls f(parameter, state, tensor) on every rank with each state of the trained parameters whose names match one of
-/// `names`. Tensors are whole, decoded and in host memory; see with_full_values. After a write, a piece with a changed
-/// value is encoded again. Collective. Throws InputError for a pattern that matches nothing.
+/// `names`. Tensors are whole, decoded and in host memory; see with_full_values. After a write, blocks with a changed
+/// value are encoded again, and no others, so that the bytes do not depend on ranks. Collective. Throws InputError for
+/// a pattern that matches nothing.
 template <class Stack, class Optimizer, class F, WeightAccess As = Access::Constant<AccessKind::read>>
 void with_full_states(ShardedModule<Stack>& module, ShardedOptimizer<Stack, Optimizer>& optimizer,
                       const std::vector<std::string>& names, F f, As access = {}, int source = every_rank) {
@@ -291,10 +292,9 @@ void with_full_states(ShardedModule<Stack>& module, ShardedOptimizer<Stack, Opti
         const auto write = [&](std::size_t piece, Tensor<const float> values) {
           std::vector<float> before(static_cast<std::size_t>(values.numel()));
           read(piece, {before.data(), values.shape()});
-          if (std::equal(before.begin(), before.end(), values.data())) return;
           const State& own = optimizer.states(piece)[state];
-          device::OnHost<Space, std::byte> host(module.stream(), own.bytes(), device::Fetch::nothing);
-          own.format().encode(values, host.values());
+          device::OnHost<Space, std::byte> host(module.stream(), own.bytes());
+          encode_changed(own.format(), before.data(), values, host.values());
           host.write_back();
         };
         with_full_values(

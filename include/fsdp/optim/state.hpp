@@ -7,6 +7,7 @@
 /// block. States are bytes of zero at first, which every codec must decode to zeros.
 #pragma once
 
+#include <algorithm>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -88,6 +89,23 @@ inline std::vector<float> decoded(const StateFormat& format, Tensor<const std::b
   std::vector<float> values(static_cast<std::size_t>(count));
   format.decode(bytes, {values.data(), {count}});
   return values;
+}
+
+/// Encodes the blocks in which `values` differ from `before`, in host memory. Blocks that follow each other are encoded
+/// together.
+inline void encode_changed(const StateFormat& format, const float* before, Tensor<const float> values,
+                           Tensor<std::byte> bytes) {
+  const std::int64_t count = values.numel();
+  const auto end_of = [&](std::int64_t begin) { return std::min(begin + format.block, count); };
+  const auto changed = [&](std::int64_t begin) {
+    return begin < count && !std::equal(before + begin, before + end_of(begin), values.data() + begin);
+  };
+  for (std::int64_t begin = 0, end = 0; begin < count; begin = end_of(end)) {
+    for (end = begin; changed(end);) end = end_of(end);
+    const std::int64_t first = format.bytes(begin);
+    if (end > begin)
+      format.encode({values.data() + begin, {end - begin}}, {bytes.data() + first, {format.bytes(end) - first}});
+  }
 }
 
 /// Name and format of one of a parameter's states. A name alone is a state of float: `{"momentum"}`.
