@@ -86,6 +86,7 @@ TEST(PolicyValues, OptimizerStatesMustHaveDistinctNamesAndBlocksOfWords) {
   };
   EXPECT_TRUE(said({"m", "m"}).starts_with("the optimizer mine gives state 0 of 'w' the name 'm'; checkpoints"));
   EXPECT_TRUE(said({"m", ""}).starts_with("the optimizer mine gives state 1 of 'w' the name ''; checkpoints"));
+  EXPECT_TRUE(said({"m.v"}).starts_with("the optimizer mine gives state 0 of 'w' the name 'm.v'; checkpoints"));
   EXPECT_TRUE(said({optim::StateSpec("m", optim::state_format<Unpadded>)})
                   .starts_with("the optimizer mine encodes state 'm' of 'w' as bf16, whose 3 elements are 6 bytes"));
 }

@@ -156,8 +156,8 @@ StepWork step_work(const O& optimizer) {
   return step;
 }
 
-/// Throws InputError, which reports the optimizer, if two of a parameter's states have the same name, a name is empty,
-/// or bytes of a codec other than Plain are not words of 4 bytes.
+/// Throws InputError, which reports the optimizer, if two of a parameter's states have the same name, a name is empty
+/// or has a dot, or bytes of a codec other than Plain are not words of 4 bytes.
 void require_state_names(std::string_view optimizer, const Parameter& parameter, std::span<const StateSpec> states);
 
 /// Throws InputError if a group of parameters sets a weight decay, which the optimizer would ignore.

@@ -16,16 +16,17 @@ void require_constant(bool holds, std::string_view name, double value, std::stri
 
 void require_state_names(std::string_view optimizer, const Parameter& parameter, std::span<const StateSpec> states) {
   for (std::size_t i = 0; i < states.size(); ++i) {
-    require<InputError>(!states[i].name.empty() && std::ranges::count(states, states[i].name, &StateSpec::name) == 1,
-                        "the optimizer ", optimizer, " gives state ", i, " of '", parameter.name, "' the name '",
-                        states[i].name, "'; checkpoints store states by name, so give each a different one");
+    const std::string_view name = states[i].name;
+    require<InputError>(
+        !name.empty() && name.find('.') == name.npos && std::ranges::count(states, name, &StateSpec::name) == 1,
+        "the optimizer ", optimizer, " gives state ", i, " of '", parameter.name, "' the name '", name,
+        "'; checkpoints store states as PARAMETER.STATE, so give each a different name without a dot");
     const StateFormat& format = *states[i].format;
     const std::int64_t last = format.bytes(parameter.shape.numel()), whole = format.bytes(format.block);
     require<InputError>(format.type != DType::u8 || (last % 4 == 0 && whole % 4 == 0), "the optimizer ", optimizer,
-                        " encodes state '", states[i].name, "' of '", parameter.name, "' as ", format.text(),
-                        ", whose ", format.block, " elements are ", whole, " bytes, and all ", parameter.shape.numel(),
-                        " are ", last,
-                        "; states are digested as words of 4 bytes, so pad each block to a multiple of 4");
+                        " encodes state '", name, "' of '", parameter.name, "' as ", format.text(), ", whose ",
+                        format.block, " elements are ", whole, " bytes, and all ", parameter.shape.numel(), " are ",
+                        last, "; states are digested as words of 4 bytes, so pad each block to a multiple of 4");
   }
 }
 
