@@ -189,7 +189,8 @@ TEST(Units, BlocksOfLayoutsAreWholeBlocksOfTheTensorAndOfTheOptimizer) {
     EXPECT_EQ(specs_of(std::span(&group, 1), step, false)[0].tensors[0].block, expected) << own << ", " << optimizer;
   }
   of_optimizer = -4;
-  EXPECT_INPUT_ERROR(step.block_of({.name = "w", .shape = {4}}), "the optimizer states a block of -4 elements for 'w'; state at");
+  EXPECT_INPUT_ERROR(step.block_of({.name = "w", .shape = {4}}),
+                     "the optimizer states a block of -4 elements for 'w'; state at");
 }
 
 /// Otherwise the matmuls of a unit would depend on the persistence threshold.
